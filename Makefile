@@ -1,0 +1,33 @@
+# `make demo` and `make test` need Python 3.10 or newer and nothing else; everything goes into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+SETUP := .venv/.done
+
+.PHONY: demo test slow lint bench clean
+
+demo: $(SETUP)
+	$(BIN)/latchwork demo
+
+test: $(SETUP)
+	$(BIN)/python -m pytest
+
+slow: $(SETUP)
+	$(BIN)/python -m pytest -m slow
+
+lint: $(SETUP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(SETUP)
+	$(BIN)/latchwork bench scan
+	$(BIN)/latchwork bench step
+
+$(SETUP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,test]'
+	touch $(SETUP)
+
+clean:
+	rm -rf .venv dist build

@@ -1,0 +1,5 @@
+"""`python -m latchwork`."""
+
+from latchwork.cli.main import console
+
+console()

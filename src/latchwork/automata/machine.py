@@ -1,0 +1,59 @@
+"""Finite machines as small integer tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class MooreMachine:
+    """A complete deterministic machine that gives an output in every state.
+
+    Arguments:
+        transitions: [S, A] the state after reading symbol a in state q.
+        outputs: [S] the output of each state.
+        start: the state before the first symbol.
+    """
+
+    transitions: IntArray
+    outputs: IntArray
+    start: int = 0
+
+    def __post_init__(self) -> None:
+        states = len(self.outputs)
+        if self.transitions.ndim != 2 or len(self.transitions) != states:
+            raise ValueError(f"transitions must be [S = {states}, A], got {self.transitions.shape}")
+        if not 0 <= self.start < states:
+            raise ValueError(f"start must be in 0 … {states - 1}, got {self.start}")
+        if self.transitions.size and not (0 <= self.transitions.min() and self.transitions.max() < states):
+            raise ValueError(f"transitions must lead to states 0 … {states - 1}")
+
+    @property
+    def n_states(self) -> int:
+        return len(self.outputs)
+
+    @property
+    def n_symbols(self) -> int:
+        return self.transitions.shape[1]
+
+    def run(self, symbols: IntArray, states: IntArray | None = None) -> tuple[IntArray, IntArray]:
+        """Read many words at once.
+
+        Arguments: symbols [B, T]; states [B] to start from, `start` by default.
+        Returns: the output after every symbol [B, T], and the states after the last one [B].
+        """
+        batch, time = symbols.shape
+        if symbols.size and not (0 <= symbols.min() and symbols.max() < self.n_symbols):
+            raise ValueError(f"symbols must be in 0 … {self.n_symbols - 1}")
+        table, columns = self.transitions.ravel(), np.ascontiguousarray(symbols.T)
+        state = np.full(batch, self.start, dtype=np.int64) if states is None else states
+        visited = np.empty((time, batch), dtype=np.int64)
+        for t in range(time):
+            state = table[state * self.n_symbols + columns[t]]
+            visited[t] = state
+        return np.ascontiguousarray(self.outputs[visited].T), state

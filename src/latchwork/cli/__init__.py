@@ -1,0 +1,1 @@
+"""The command line: `latchwork COMMAND`, one file a command."""

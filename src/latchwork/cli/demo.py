@@ -1,0 +1,47 @@
+"""`latchwork demo`."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from latchwork.cli.display import say
+from latchwork.cli.evaluate import Evaluate
+from latchwork.cli.train import train_and_report
+from latchwork.nn.config import CascadeConfig
+from latchwork.tasks import Latching
+from latchwork.training.recipe import Recipe
+from latchwork.training.run import Run
+
+
+@dataclass
+class Demo:
+    """Watch a cascade learn to latch in about a minute, then hold without an error over a million steps."""
+
+    out: Path = Path("runs/demo")
+    """The run folder; an earlier demo in it is replaced."""
+    seed: int = 0
+    """Of the weights and the data."""
+    length: int = 1 << 20
+    """Steps over which the state has to be held."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> int:
+        clock = time.perf_counter()
+        recipe = Recipe(seed=self.seed, validation_sequences=200, validate_every=50, steps=1000)
+        run = Run(self.out, Latching(16), CascadeConfig.small(init="asymmetric"), recipe)
+        if (self.out / "config.json").exists():
+            if Run.open(self.out).to_dict()["task"] != run.to_dict()["task"]:
+                raise ValueError(f"{self.out} holds another run; choose another folder with --out")
+            shutil.rmtree(self.out)
+        run.create()
+        say("Latching(16): the first of up to a million tokens has to be named at every later step.")
+        status = train_and_report(run, resume=False)
+        if status:
+            return status
+        status = Evaluate(self.out, length=self.length, json=self.json).run()
+        say(f"the whole demo took {time.perf_counter() - clock:.0f} s; open {run.report} in a browser")
+        return status

@@ -1,0 +1,88 @@
+"""What a person sees while a command works: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+console = Console(stderr=True, highlight=False)
+
+
+class Bar:
+    """Progress of one piece of long work, on standard error."""
+
+    def __init__(self, label: str, total: int) -> None:
+        self.label, self.total, self.last = label, total, time.monotonic()
+        self.progress: Progress | None = None
+
+    def __enter__(self) -> Bar:
+        if console.is_terminal:
+            columns = (TextColumn(self.label), BarColumn(), TextColumn("{task.fields[note]}"), TimeRemainingColumn())
+            self.progress = Progress(*columns, console=console, transient=True)
+            self.progress.add_task("", total=self.total, note="")
+            self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.progress is not None:
+            self.progress.stop()
+
+    def update(self, done: int, note: str) -> None:
+        """Show how far it is; off a terminal at most one line in ten seconds."""
+        if self.progress is not None:
+            self.progress.update(self.progress.task_ids[0], completed=done, note=note)
+        elif time.monotonic() - self.last >= _SECONDS_BETWEEN_LINES:
+            self.last = time.monotonic()
+            say(f"{self.label} {done:,}/{self.total:,} · {note}")
+
+
+def say(text: str) -> None:
+    """A line for people, on standard error."""
+    console.print(text, markup=False, soft_wrap=True)
+
+
+def show_table(title: str, head: list[str], rows: list[list[str]]) -> None:
+    """A table on standard output."""
+    table = Table(title=title, title_justify="left")
+    for name in head:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False).print(table)
+
+
+def print_json(content: dict[str, Any]) -> None:
+    """The result for machines, on standard output."""
+    json.dump(content, sys.stdout)
+    sys.stdout.write("\n")
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C (or SIGTERM) only makes the yielded function true; the second one interrupts at once."""
+    asked = threading.Event()
+
+    def handle(number: int, frame: object) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        say("stopping after this step; Ctrl-C again stops at once and keeps the last checkpoint")
+
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,98 @@
+"""`latchwork evaluate`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import tyro
+
+from latchwork.cli.display import Bar, print_json, say, show_table
+from latchwork.cli.train import report
+from latchwork.evaluation.extrapolate import extrapolate
+from latchwork.evaluation.measure import percent, score_streams
+from latchwork.evaluation.report import length_rows
+from latchwork.models.cascade_lm import CascadeLM
+from latchwork.tasks import RegularTask, Text
+from latchwork.training.run import Run, write_json
+
+
+@dataclass
+class Evaluate:
+    """Measure a trained run: far beyond its training lengths, or on held-out text."""
+
+    run_folder: tyro.conf.Positional[Path]
+    """The folder of the run."""
+    length: int = 1 << 20
+    """Steps that every sequence goes, a multiple of the chunk; for text the whole held-out part is read instead."""
+    sequences: int = 8
+    """Fresh sequences that go side by side."""
+    chunk: int = 1024
+    """Steps that are computed at once; the state is carried from chunk to chunk."""
+    seed: int = 1
+    """Of the sequences."""
+    threads: int | None = None
+    """Threads to compute with; by default PyTorch's choice."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> int:
+        run = Run.open(self.run_folder)
+        model, chosen = run.trained()
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        say(f"evaluating {chosen.path}")
+        result = self.measure(run, model)
+        write_json(run.path / "evaluation.json", result)
+        if self.json:
+            print_json(result)
+        else:
+            _show(run, result)
+        say(f"result: {run.path / 'evaluation.json'}")
+        report(run)
+        return 0
+
+    def measure(self, run: Run, model: CascadeLM) -> dict[str, Any]:
+        """The result as it is written."""
+        task = run.task
+        if isinstance(task, Text):
+            score = score_streams(model, task.streams("evaluation", self.seed, 1, 4096), task.classes)
+            return {"task": task.name, **score.to_dict()}
+        if not isinstance(task, RegularTask):
+            raise TypeError(f"task {task.name} has no sequences without end")
+        with Bar("evaluating", self.length // self.chunk) as bar:
+            steps = extrapolate(
+                model, task, seed=self.seed, sequences=self.sequences, length=self.length, chunk=self.chunk
+            )
+            for state in steps:
+                done = percent(state.total.correct, state.total.scored)
+                bar.update(len(state.correct), f"{done} right · {state.tokens_per_second:,.0f} tokens/s")
+        return {**state.to_dict(), "peak_memory_mib": peak_memory_mib()}
+
+
+def peak_memory_mib() -> float | None:
+    """The most memory this process has held so far in MiB, where the system says."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    import sys
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10), 1)
+
+
+def _show(run: Run, result: dict[str, Any]) -> None:
+    if "chunks" not in result:
+        print(f"{result['bits']:.4f} bits per byte ({result['loss']:.4f} nats) over {result['scored']:,} bytes")
+        return
+    rows = [[f"{length:,}", a, b, f"{answers:,}"] for length, a, b, answers in length_rows(result)]
+    show_table(f"{run.path.name}, {result['sequences']} sequences", ["length", "in the chunk", "cumulative", "answers"], rows)
+    worst = result["worst_chunk"]
+    print(f"overall        {percent(result['correct'], result['scored'])}  ({result['correct']:,} of {result['scored']:,} answers)")
+    print(f"worst chunk    {percent(worst['correct'], worst['scored'])}  (chunk {worst['index'] + 1})")
+    print(f"floor          {result['floor']:.1%}  (always the commonest label)")
+    memory = f", peak memory {result['peak_memory_mib']:.0f} MiB" if result["peak_memory_mib"] else ""
+    print(f"speed          {result['tokens_per_second']:,.0f} tokens/s{memory}")

@@ -1,0 +1,70 @@
+"""`latchwork info`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import tyro
+
+import latchwork
+from latchwork.cli.display import print_json
+from latchwork.ops.scan import BACKENDS
+from latchwork.training.run import Run
+
+
+@dataclass
+class Info:
+    """Say what is installed, or what is in a run folder."""
+
+    run_folder: tyro.conf.Positional[Path | None] = None
+    """The folder of a run."""
+    json: bool = False
+    """Print as JSON."""
+
+    def run(self) -> int:
+        facts = _installation() if self.run_folder is None else _run(Run.open(self.run_folder))
+        if self.json:
+            print_json(facts)
+        else:
+            _print(facts)
+        return 0
+
+
+def _installation() -> dict[str, Any]:
+    return {
+        "latchwork": latchwork.__version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "torch": torch.__version__,
+        "numba": importlib.metadata.version("numba"),
+        "threads": torch.get_num_threads(),
+        "scan backends": [name for name in BACKENDS if name != "auto"],
+    }
+
+
+def _run(run: Run) -> dict[str, Any]:
+    records = list(run.records())
+    validations = [record for record in records if "validation" in record]
+    return {
+        "run": str(run.path),
+        **{key: value for key, value in run.to_dict().items() if key != "format"},
+        "parameters": sum(p.numel() for p in run.build().parameters()),
+        "updates": records[-1]["step"] if records else 0,
+        "last validation": validations[-1]["validation"] if validations else None,
+        "report": str(run.report) if run.report.exists() else None,
+    }
+
+
+def _print(facts: dict[str, Any], indent: str = "") -> None:
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            print(f"{indent}{name}")
+            _print(value, indent + "  ")
+        else:
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else "–" if value is None else value
+            print(f"{indent}{name:<22} {shown}")

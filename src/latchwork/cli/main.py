@@ -1,0 +1,53 @@
+"""Parse the command line, run the command, and turn errors into one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Union
+
+import tyro
+
+from latchwork.cli.demo import Demo
+from latchwork.cli.evaluate import Evaluate
+from latchwork.cli.generate import Generate
+from latchwork.cli.info import Info
+from latchwork.cli.train import TRAIN
+
+Command = Union[  # noqa: UP007  (tyro reads the annotations of its members)
+    Annotated[Demo, tyro.conf.subcommand("demo")],
+    Annotated[TRAIN, tyro.conf.subcommand("train", description="Train a model and keep it in a run folder.")],
+    Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
+    Annotated[Generate, tyro.conf.subcommand("generate")],
+    Annotated[Info, tyro.conf.subcommand("info")],
+]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status: 0, 1 after an error, 2 for bad usage, 130 after Ctrl-C."""
+    command = tyro.cli(
+        Command,  # type: ignore[arg-type]
+        prog="latchwork",
+        description="Recurrent networks with exact memory: train, evaluate, generate.",
+        args=arguments,
+        config=(tyro.conf.FlagConversionOff, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
+    )
+    try:
+        return command.run()
+    except KeyboardInterrupt:
+        print("latchwork: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ValueError, TypeError, RuntimeError, OSError, ImportError) as error:
+        if os.environ.get("LATCHWORK_TRACEBACK"):
+            raise
+        print(f"latchwork: error: {error}", file=sys.stderr)
+        return 1
+
+
+def console() -> None:
+    """The `latchwork` script."""
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""`latchwork train`."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Union
+
+import torch
+import tyro
+
+from latchwork.cli.display import Bar, interruptible, print_json, say
+from latchwork.evaluation.measure import percent
+from latchwork.evaluation.report import write_report
+from latchwork.nn.config import CascadeConfig
+from latchwork.tasks import InductionHeads, Latching, Task, Text
+from latchwork.training.loop import End, Step, Validation, train
+from latchwork.training.recipe import Recipe
+from latchwork.training.recipes import TEXT_MODEL, TEXT_RECIPE
+from latchwork.training.run import Run
+
+
+@dataclass(kw_only=True)
+class _Train:
+    """Train a model on a task."""
+
+    task: Any
+    model: CascadeConfig = field(default_factory=CascadeConfig.small)
+    recipe: Recipe = field(default_factory=Recipe)
+    out: Path | None = None
+    """The run folder; by default runs/TASK-SEED, with a number where that exists."""
+    threads: int | None = None
+    """Threads to compute with; by default PyTorch's choice."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> int:
+        run = Run(self.out or free_folder(self.task, self.recipe), self.task, self.model, self.recipe)
+        run.task.batch("train", 0, [0])  # unreadable data is an error before there is a folder
+        run.create()
+        return train_and_report(run, resume=False, threads=self.threads, as_json=self.json)
+
+
+@dataclass(kw_only=True)
+class TrainLatching(_Train):
+    """Latching: keep the first token for ever, among distractors."""
+
+    task: Latching = field(default_factory=Latching)
+
+
+@dataclass(kw_only=True)
+class TrainInductionHeads(_Train):
+    """InductionHeads: when the marker comes again, say what followed it the first time."""
+
+    task: InductionHeads = field(default_factory=InductionHeads)
+
+
+@dataclass(kw_only=True)
+class TrainText(_Train):
+    """Text: predict the next byte of a file or folder."""
+
+    task: Text
+    model: CascadeConfig = TEXT_MODEL
+    recipe: Recipe = TEXT_RECIPE
+
+
+@dataclass
+class Resume:
+    """Go on with a run from its newest whole checkpoint."""
+
+    run_folder: tyro.conf.Positional[Path]
+    """The folder of the run."""
+    threads: int | None = None
+    """Threads to compute with; by default PyTorch's choice."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> int:
+        return train_and_report(Run.open(self.run_folder), resume=True, threads=self.threads, as_json=self.json)
+
+
+TRAIN = Union[  # noqa: UP007
+    Annotated[TrainLatching, tyro.conf.subcommand("latching")],
+    Annotated[TrainInductionHeads, tyro.conf.subcommand("inductionheads")],
+    Annotated[TrainText, tyro.conf.subcommand("text")],
+    Annotated[Resume, tyro.conf.subcommand("resume")],
+]
+
+
+def free_folder(task: Task, recipe: Recipe) -> Path:
+    """The first of runs/TASK-SEED, runs/TASK-SEED-2, … that does not exist."""
+    size = f"-{task.size}" if hasattr(task, "size") else ""
+    base = Path("runs") / f"{task.name}{size}-seed{recipe.seed}"
+    number, path = 1, base
+    while path.exists():
+        number += 1
+        path = base.with_name(f"{base.name}-{number}")
+    return path
+
+
+def train_and_report(run: Run, *, resume: bool, threads: int | None = None, as_json: bool = False) -> int:
+    """Train with progress, write the report, say what is where; returns the exit status."""
+    if threads is not None:
+        if threads < 1:
+            raise ValueError(f"threads must be at least 1, got {threads}")
+        torch.set_num_threads(threads)
+    describe(run)
+    result: dict[str, Any] = {"run": str(run.path)}
+    end = None
+    with interruptible() as stop:
+        bar: Bar | None = None
+        try:
+            for event in train(run, resume=resume, stop=stop):
+                if isinstance(event, Step):
+                    if bar is None:
+                        bar = Bar("training", event.total).__enter__()
+                    bar.update(event.step, f"loss {event.loss:.4f} · {event.tokens_per_second:,.0f} tokens/s")
+                elif isinstance(event, Validation):
+                    say(_validation_line(run, event))
+                    result.update(event.score.to_dict())
+                else:
+                    end = event
+        finally:
+            if bar is not None:
+                bar.__exit__()
+    assert_ended = end or End(0, "stopped")
+    result.update(step=assert_ended.step, reason=assert_ended.reason)
+    report(run)
+    if as_json:
+        print_json(result)
+    if assert_ended.reason == "stopped":
+        say(f"stopped at step {assert_ended.step:,}; go on with `latchwork train resume {run.path}`")
+        return 130
+    say(f"{_REASONS[assert_ended.reason]} after {assert_ended.step:,} updates; the model is in {run.path}")
+    return 0
+
+
+_REASONS = {
+    "perfect": "every validation answer is right",
+    "patience": "the validation loss has not fallen for a while: stopped",
+    "finished": "finished",
+}
+
+
+def describe(run: Run) -> None:
+    """What is trained on what, and what answering the commonest label would score."""
+    parameters = sum(p.numel() for p in run.build().parameters())
+    task = ", ".join(f"{k} {v}" for k, v in dataclasses.asdict(run.task).items())  # type: ignore[call-overload]
+    say(f"{run.task.name} ({task}) · {parameters:,} parameters · run folder {run.path}")
+    if run.task.measure == "accuracy":
+        shares = run.task.label_distribution("train", run.recipe.seed)
+        say(f"labels in training: {len(shares)} classes, commonest {shares.max():.1%}, rarest {shares.min():.1%}")
+
+
+def report(run: Run) -> None:
+    """Write the report, or say why there is none."""
+    try:
+        say(f"report: {write_report(run)}")
+    except ImportError as error:
+        say(f"no report: {error}")
+
+
+def _validation_line(run: Run, event: Validation) -> str:
+    score = event.score
+    if run.task.measure == "accuracy":
+        what = f"accuracy {percent(score.correct, score.scored)} (floor {score.floor:.1%}) · loss {score.loss:.4f}"
+    else:
+        what = f"{score.bits:.4f} bits per byte"
+    best = " · best" if event.is_best else ""
+    return f"step {event.step:,} · epoch {event.epoch:.2f} · validation {what} · {event.seconds:.1f} s{best}"

@@ -1,0 +1,109 @@
+"""A cascade between a token embedding and a head."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from latchwork.models.sampling import sample
+from latchwork.nn.cascade import Cascade
+from latchwork.nn.config import CascadeConfig
+from latchwork.state import State
+
+
+class CascadeLM(nn.Module):
+    """Token embedding, `Cascade`, head: a language model, or a classifier of every step.
+
+    Arguments:
+        config: sizes and choices.
+        vocab_size: number of input tokens V.
+        n_outputs: number of output classes with a head of their own; by default the classes are the V tokens, and
+            the head is the embedding if `config.tie_embeddings`.
+    """
+
+    def __init__(self, config: CascadeConfig, vocab_size: int, n_outputs: int | None = None) -> None:
+        super().__init__()
+        for name, value in (("vocab_size", vocab_size), ("n_outputs", 1 if n_outputs is None else n_outputs)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        self.config, self.vocab_size = config, vocab_size
+        self.n_outputs = vocab_size if n_outputs is None else n_outputs
+        self.embedding = nn.Embedding(vocab_size, config.d_model)
+        self.cascade = Cascade(config)
+        self.head = nn.Linear(config.d_model, self.n_outputs, bias=False)
+        std = math.sqrt(2 / (5 * config.d_model))
+        nn.init.normal_(self.embedding.weight, std=std)
+        nn.init.normal_(self.head.weight, std=std)
+        if n_outputs is None and config.tie_embeddings:
+            self.head.weight = self.embedding.weight
+
+    def initial_state(self, batch_size: int) -> State:
+        """The state before the first token, for `batch_size` sequences."""
+        return self.cascade.initial_state(batch_size)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        state: State | None = None,
+        mask: Tensor | None = None,
+        reset: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
+    ) -> tuple[Tensor, State]:
+        """tokens [B, T] integers -> logits [B, T, n_outputs] and the state; the rest as in `Cascade.forward`."""
+        if not isinstance(tokens, Tensor) or tokens.ndim != 2 or tokens.is_floating_point():
+            got = f"{tokens.dtype} {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
+            raise ValueError(f"tokens must be an integer tensor [B, T], got {got}")
+        try:
+            embedded = F.embedding(tokens.long(), self.embedding.weight)
+        except IndexError:
+            low, high = int(tokens.min()), int(tokens.max())
+            raise ValueError(
+                f"tokens must be in 0 … {self.vocab_size - 1}, got values from {low} to {high}"
+            ) from None
+        y, state = self.cascade(embedded, state, mask, reset, cu_seqlens)
+        return self.head(y), state
+
+    @torch.no_grad()
+    def generate(
+        self,
+        prompt: Tensor,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Iterator[Tensor]:
+        """Yield one next token [B] after another, without end, in constant memory.
+
+        Arguments:
+            prompt: [B, T] tokens to continue, T ≥ 1.
+            temperature, top_k, top_p, generator: as in `latchwork.models.sampling.sample`.
+
+        Dropout is off while a token is computed and the training flag of every module is as before in between.
+        """
+        if prompt.ndim != 2 or prompt.shape[1] == 0:
+            raise ValueError(f"prompt must be [B, T] with at least one token, got {tuple(prompt.shape)}")
+        if self.n_outputs != self.vocab_size:
+            raise ValueError(f"a model with n_outputs = {self.n_outputs} classes does not predict its tokens")
+        tokens, state = prompt, None
+        while True:
+            logits, state = self._predict(tokens, state)
+            token = sample(logits, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
+            yield token
+            tokens = token.unsqueeze(1)
+
+    def _predict(self, tokens: Tensor, state: State | None) -> tuple[Tensor, State]:
+        """Logits after the last token [B, V], in evaluation mode."""
+        training = [module for module in self.modules() if module.training]
+        for module in training:
+            module.training = False
+        try:
+            y, state = self.cascade(F.embedding(tokens.long(), self.embedding.weight), state)
+            return self.head(y[:, -1]), state
+        finally:
+            for module in training:
+                module.training = True

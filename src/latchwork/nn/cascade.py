@@ -1,0 +1,81 @@
+"""The cascade: layers of units, each reading the ones below."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from latchwork.nn.config import CascadeConfig
+from latchwork.nn.layer import CascadeLayer, make_norm
+from latchwork.ops.scan import check_cu_seqlens, check_flags, join_boundaries
+from latchwork.state import LayerState, State
+
+
+class Cascade(nn.Module):
+    """Layers of MinMax units and a final norm, from sequences of vectors to sequences of vectors.
+
+    Running a sequence whole, in chunks with the state carried, or step by step gives the same result.
+    Source: arXiv 2605.06384, §4 and appendix on the architecture.
+    """
+
+    def __init__(self, config: CascadeConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.layers = nn.ModuleList(CascadeLayer(config, i) for i in range(config.n_layers))
+        self.norm = make_norm(config)
+
+    def initial_state(self, batch_size: int) -> State:
+        """The state before the first step, for `batch_size` sequences."""
+        like = next(self.parameters()).new_empty(batch_size, 0, self.config.d_model)
+        return tuple(layer.start(like) for layer in self.layers)
+
+    def forward(
+        self,
+        u: Tensor,
+        state: State | None = None,
+        mask: Tensor | None = None,
+        reset: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
+    ) -> tuple[Tensor, State]:
+        """Run the cascade.
+
+        Arguments:
+            u: [B, T, d_model] inputs.
+            state: from an earlier call; zeros (or the learned start) by default.
+            mask: [B, T] bool; a step with False (padding) leaves the state as it is.
+            reset: [B, T] bool; at True everything before this step is forgotten.
+            cu_seqlens: [N + 1] boundaries of N documents packed in one row (B = 1).
+
+        Returns:
+            y [B, T, d_model], and the state after the last step (of every document with `cu_seqlens`).
+        """
+        self._check(u, state)
+        mask = None if mask is None else check_flags(mask, "mask", u)
+        reset = None if reset is None else check_flags(reset, "reset", u)
+        ends = None
+        if cu_seqlens is not None:
+            reset = join_boundaries(reset, check_cu_seqlens(cu_seqlens, u))
+            ends = cu_seqlens[1:].long() - 1
+        states = []
+        for i, layer in enumerate(self.layers):
+            u, after = layer(u, None if state is None else state[i], mask, reset, ends)
+            states.append(after)
+        return self.norm(u), tuple(states)
+
+    def _check(self, u: Tensor, state: State | None) -> None:
+        if not isinstance(u, Tensor) or u.ndim != 3 or u.shape[-1] != self.config.d_model:
+            got = tuple(u.shape) if isinstance(u, Tensor) else type(u).__name__
+            raise ValueError(f"inputs must be [B, T, d_model = {self.config.d_model}], got {got}")
+        if state is None:
+            return
+        wanted = [(u.shape[0], self.config.d_model), (u.shape[0], self.config.n_units)]
+        if len(state) != len(self.layers):
+            raise ValueError(f"the state has {len(state)} layers, the model has {len(self.layers)}")
+        for i, layer in enumerate(state):
+            if len(layer) != 2 or [tuple(a.shape) for a in layer] != wanted:
+                raise ValueError(
+                    f"the state of layer {i} must be tensors of {wanted[0]} and {wanted[1]} for a batch of {u.shape[0]}, "
+                    f"got {[tuple(a.shape) for a in layer]}"
+                )
+
+

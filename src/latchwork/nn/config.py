@@ -1,0 +1,97 @@
+"""The configuration of a cascade."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Literal, get_args, get_type_hints
+
+Conv = Literal["basic", "gated"]
+Init = Literal["small_init", "kaiming", "asymmetric"]
+Norm = Literal["layernorm", "rmsnorm", "none"]
+FeedForward = Literal["gated", "basic"]
+Activation = Literal["relu", "gelu", "silu", "tanh", "sigmoid"]
+
+
+@dataclasses.dataclass(frozen=True)
+class CascadeConfig:
+    """Sizes and choices of a `Cascade`; the defaults are the paper's synthetic model (arXiv 2605.06384, §5)."""
+
+    d_model: int = 90
+    """Width of the residual stream."""
+    n_layers: int = 2
+    """Number of layers, each with convolution, feed-forward and units."""
+    n_units: int = 40
+    """Recurrent units in a layer."""
+    degree: int = 1
+    """States of a unit; 1 is a scalar unit."""
+    output_gate: bool = True
+    """Multiply the states by a sigmoid of the input before they leave the unit."""
+    conv: Conv = "basic"
+    """How the previous and this input are mixed: one matrix over both, or a learned gate a channel."""
+    init: Init = "asymmetric"
+    """How the reset and set projections start: small normal, Kaiming uniform, or set larger than reset."""
+    norm: Norm = "layernorm"
+    """Normalisation before each part of a layer and at the end."""
+    ffn: FeedForward = "gated"
+    """Feed-forward with a multiplicative gate, or without."""
+    activation: Activation = "relu"
+    """Of the feed-forward part; with the gate, relu makes it a ReGLU."""
+    expansion: float = 1.3
+    """Hidden width of the feed-forward part over d_model, rounded up to an even number."""
+    dropout: float = 0.1
+    """Probability of dropping an output of the feed-forward part while training; the first layer drops none."""
+    learned_x0: bool = False
+    """Learn the states and inputs before the first step instead of starting from zeros."""
+    tie_embeddings: bool = True
+    """Use the token embedding as the output matrix (language models without n_outputs)."""
+
+    def __post_init__(self) -> None:
+        for name in ("d_model", "n_layers", "n_units", "degree"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        if self.degree != 1:
+            raise ValueError(f"degree must be 1 (scalar units) in this version, got {self.degree}")
+        for name, kind in get_type_hints(CascadeConfig).items():
+            value = getattr(self, name)
+            if get_args(kind) and value not in get_args(kind):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {value!r}")
+            if kind is bool and not isinstance(value, bool):
+                raise ValueError(f"{name} must be True or False, got {value!r}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1), got {self.dropout!r}")
+        if not (math.isfinite(self.expansion) and self.expansion > 0):
+            raise ValueError(f"expansion must be a positive number, got {self.expansion!r}")
+
+    @property
+    def hidden(self) -> int:
+        """Hidden width of the feed-forward part."""
+        return 2 * math.ceil(round(self.expansion * self.d_model, 6) / 2)
+
+    @classmethod
+    def small(cls, **changes: Any) -> CascadeConfig:
+        """The paper's synthetic model: 127,432 parameters without embedding and head."""
+        return cls(**changes)
+
+    @classmethod
+    def medium(cls, **changes: Any) -> CascadeConfig:
+        """512 channels, 8 layers of 512 units."""
+        return cls(**{"d_model": 512, "n_layers": 8, "n_units": 512, **changes})
+
+    @classmethod
+    def paper_lm(cls, **changes: Any) -> CascadeConfig:
+        """The paper's language model: 112,465,992 parameters with the GPT-2 vocabulary of 50,257."""
+        return cls(**{"d_model": 728, "n_layers": 12, "n_units": 1456, "conv": "gated", **changes})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain values, for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> CascadeConfig:
+        """From the result of `to_dict`; unknown fields raise."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        if unknown := sorted(set(fields) - known):
+            raise ValueError(f"unknown fields of CascadeConfig: {', '.join(unknown)}")
+        return cls(**fields)

@@ -1,0 +1,156 @@
+"""What a task is: seeded streams of tokens and targets."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latchwork.automata.machine import MooreMachine
+from latchwork.tasks import chance
+
+IntArray = NDArray[np.int64]
+Split = Literal["train", "validation", "evaluation"]
+SPLITS: tuple[Split, ...] = ("train", "validation", "evaluation")
+IGNORE = -100
+"""The target of a step that is not scored."""
+
+
+class Batch(NamedTuple):
+    """Sequences side by side; what lies after the end of a shorter one is not scored."""
+
+    tokens: IntArray
+    """[B, T]"""
+    targets: IntArray
+    """[B, T] classes, or IGNORE"""
+
+
+class EndlessChunk(NamedTuple):
+    """A piece of sequences that go on, and what a model should say if it is probed at the end of the piece."""
+
+    batch: Batch
+    answers: IntArray | None
+    """[B] targets of the probe token, if it were the next one; None where the task has no probe."""
+
+
+Stream: TypeAlias = Iterator[Batch]
+"""Consecutive chunks of the same sequences; a model carries its state from one to the next."""
+
+
+class Task(ABC):
+    """Sequences of tokens with targets. Sample i of a seed is the same whatever batch, worker or process it is in."""
+
+    name: ClassVar[str]
+    measure: ClassVar[Literal["accuracy", "bits per byte"]] = "accuracy"
+    fresh_epochs: ClassVar[bool] = False
+    """Whether every epoch has samples of its own, or the same ones in another order."""
+
+    @property
+    @abstractmethod
+    def vocab_size(self) -> int:
+        """Number of input tokens."""
+
+    @property
+    @abstractmethod
+    def n_outputs(self) -> int | None:
+        """Number of classes, for a head of their own; None: the tokens are the classes."""
+
+    @property
+    def classes(self) -> int:
+        return self.vocab_size if self.n_outputs is None else self.n_outputs
+
+    @abstractmethod
+    def batch(self, split: Split, seed: int, samples: Sequence[int] | IntArray) -> Batch:
+        """The samples with these numbers, each whole."""
+
+    @abstractmethod
+    def streams(self, split: Split, seed: int, sequences: int, chunk: int) -> Iterator[Stream]:
+        """The set on which `split` is measured: `sequences` sequences in streams of chunks."""
+
+    def epoch_size(self, wanted: int) -> int:
+        """How many samples an epoch has, where the recipe asks for `wanted`."""
+        return wanted
+
+    def label_distribution(self, split: Split, seed: int, sequences: int = 256) -> NDArray[np.float64]:
+        """The share of each class among the scored steps of the first sequences, [classes]."""
+        counts = np.zeros(self.classes, dtype=np.int64)
+        for stream in self.streams(split, seed, sequences, chunk=4096):
+            for batch in stream:
+                counts += count_labels(batch.targets, self.classes)
+        return counts / max(1, counts.sum())
+
+
+def count_labels(targets: IntArray, classes: int) -> IntArray:
+    """How often each class is a target, [classes]."""
+    return np.bincount(targets[targets != IGNORE], minlength=classes)
+
+
+class RegularTask(Task):
+    """A Moore machine and a sampler of its inputs; the machine's output after each token is the target.
+
+    The machine is also what a compiled network computes and what a proof about a trained one compares with.
+    """
+
+    lengths: ClassVar[dict[Split, tuple[int, int]]]
+    """The shortest and longest sequence of each split; lengths are uniform between them."""
+
+    @cached_property
+    @abstractmethod
+    def machine(self) -> MooreMachine:
+        """Inputs to targets."""
+
+    @abstractmethod
+    def inputs(self, keys: chance.Words, split: Split, first: int, count: int) -> IntArray:
+        """Tokens `first` … `first + count − 1` of endless sequences, keys [N] -> [N, count]."""
+
+    def finish(self, tokens: IntArray, lengths: IntArray) -> None:
+        """Write into tokens [N, T] what stands at the end of a sequence of given length; nothing by default."""
+
+    def batch(self, split: Split, seed: int, samples: Sequence[int] | IntArray) -> Batch:
+        keys = sample_keys(split, seed, samples)
+        shortest, longest = self.lengths[split]
+        lengths = shortest + chance.below(chance.words(chance.derive(keys, 0), 0, 1)[:, 0], longest - shortest + 1)
+        tokens = self.inputs(keys, split, 0, int(lengths.max(initial=0)))
+        self.finish(tokens, lengths)
+        targets, _ = self.machine.run(tokens)
+        targets[np.arange(tokens.shape[1]) >= lengths[:, None]] = IGNORE
+        return Batch(tokens, targets)
+
+    def streams(self, split: Split, seed: int, sequences: int, chunk: int) -> Iterator[Stream]:
+        rows = max(1, (1 << 16) // self.lengths[split][1])
+        for first in range(0, sequences, rows):
+            yield _cut(self.batch(split, seed, range(first, min(first + rows, sequences))), chunk)
+
+    @property
+    def probe(self) -> int | None:
+        """The token that asks for an answer in an endless sequence; None if the sequence is scored as it goes."""
+        return None
+
+    def endless(self, split: Split, seed: int, samples: Sequence[int] | IntArray, chunk: int) -> Iterator[EndlessChunk]:
+        """Sequences without end, `chunk` steps at a time, in constant memory."""
+        keys = sample_keys(split, seed, samples)
+        states, answers, first = None, None, 0
+        while True:
+            tokens = self.inputs(keys, split, first, chunk)
+            targets, states = self.machine.run(tokens, states)
+            if self.probe is not None:
+                answers = self.machine.run(np.full((len(tokens), 1), self.probe), states)[0][:, 0]
+            yield EndlessChunk(Batch(tokens, targets), answers)
+            first += chunk
+
+
+def _cut(batch: Batch, chunk: int) -> Stream:
+    for first in range(0, batch.tokens.shape[1], chunk):
+        yield Batch(*(a[:, first : first + chunk] for a in batch))
+
+
+def sample_keys(split: Split, seed: int, samples: Sequence[int] | IntArray) -> chance.Words:
+    """The generators of samples of a split, [N]."""
+    if split not in SPLITS:
+        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+    root = chance.derive(chance.derive(np.uint64(0), seed), SPLITS.index(split))
+    return chance.derive(root, np.asarray(samples, dtype=np.int64))

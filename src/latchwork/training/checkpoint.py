@@ -1,0 +1,131 @@
+"""Checkpoints: folders of safetensors and JSON that appear whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+_WEIGHTS, _TRAINING, _STATE = "model.safetensors", "training.safetensors", "state.json"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint is missing or damaged; the message names the file."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder with the weights, what the optimizer and the random generator remember, and counters."""
+
+    path: Path
+
+    @property
+    def step(self) -> int:
+        return int(self.path.name.removeprefix("step-"))
+
+    def check(self) -> dict[str, Any]:
+        """The counters, after comparing every file with the checksum taken when it was written."""
+        try:
+            state = json.loads((self.path / _STATE).read_text("utf-8"))
+            for name, checksum in state["sha256"].items():
+                if _sha256(self.path / name) != checksum:
+                    raise CheckpointError(f"{self.path / name} is damaged: its checksum is not the one written with it")
+        except FileNotFoundError as error:
+            raise CheckpointError(f"{error.filename} is missing") from None
+        except (KeyError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise CheckpointError(f"{self.path / _STATE} is damaged: {error}") from None
+        return state
+
+    def load_weights(self, model: nn.Module) -> None:
+        """Fill `model`, which has to be the one that was saved."""
+        try:
+            safetensors.torch.load_model(model, self.path / _WEIGHTS)
+        except (OSError, RuntimeError, safetensors.SafetensorError) as error:
+            raise CheckpointError(f"{self.path / _WEIGHTS} does not hold the weights of this model: {error}") from None
+
+    def load_training(self, optimizer: torch.optim.Optimizer) -> None:
+        """Set the optimizer and PyTorch's random generator to where they were."""
+        tensors = safetensors.torch.load_file(self.path / _TRAINING)
+        torch.set_rng_state(tensors.pop("random"))
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            index, field = name.split("/")
+            state.setdefault(int(index), {})[field] = tensor
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def save(
+    folder: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
+) -> Checkpoint:
+    """Write a checkpoint below `folder`; it gets its name only when all of it is on the disk."""
+    folder.mkdir(parents=True, exist_ok=True)
+    final, partial = folder / f"step-{step:08d}", folder / f".partial-{step:08d}"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    safetensors.torch.save_model(model, str(partial / _WEIGHTS))
+    tensors = {
+        f"{index}/{field}": value.contiguous()
+        for index, fields in optimizer.state_dict()["state"].items()
+        for field, value in fields.items()
+    }
+    safetensors.torch.save_file({**tensors, "random": torch.get_rng_state()}, partial / _TRAINING)
+    sums = {name: _sha256(partial / name) for name in (_WEIGHTS, _TRAINING)}
+    (partial / _STATE).write_text(json.dumps({"step": step, **state, "sha256": sums}, indent=1), "utf-8")
+    for file in partial.iterdir():
+        _sync(file)
+    shutil.rmtree(final, ignore_errors=True)
+    os.replace(partial, final)
+    return Checkpoint(final)
+
+
+def all_of(folder: Path) -> list[Checkpoint]:
+    """The checkpoints below `folder`, newest first."""
+    if not folder.is_dir():
+        return []
+    return [Checkpoint(p) for p in sorted(folder.glob("step-*"), reverse=True) if p.is_dir()]
+
+
+def newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that is whole, and what is wrong with the ones after it."""
+    complaints = []
+    for checkpoint in all_of(folder):
+        try:
+            checkpoint.check()
+        except CheckpointError as error:
+            complaints.append(str(error))
+        else:
+            return checkpoint, complaints
+    return None, complaints
+
+
+def prune(folder: Path, keep: set[str], newest_too: int = 2) -> None:
+    """Remove all checkpoints but the ones named in `keep` and the newest few."""
+    for checkpoint in all_of(folder)[newest_too:]:
+        if checkpoint.path.name not in keep:
+            shutil.rmtree(checkpoint.path)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(file)
+
+
+def _digest(file) -> str:
+    digest = hashlib.sha256()  # Python 3.10 has no file_digest
+    while piece := file.read(1 << 20):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,91 @@
+"""How a model is trained."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The defaults are the paper's (arXiv 2605.06384, §6): Adam, 1e-3, halved every 5 epochs, batch 64."""
+
+    seed: int = 0
+    """Of the weights, the data and dropout."""
+    train_sequences: int = 20_000
+    """Sequences in an epoch; for text the windows of the training part instead."""
+    validation_sequences: int = 1_000
+    """Sequences that are measured after every epoch; for text the whole held-out part instead."""
+    epochs: int = 30
+    """Epochs at most."""
+    steps: int | None = None
+    """Updates of the weights at most; None: as many as the epochs have."""
+    batch_size: int = 64
+    """Sequences in an update."""
+    lr: float = 1e-3
+    """Learning rate at its highest."""
+    weight_decay: float = 1e-4
+    """Of Adam: added to the gradient. Of AdamW: taken from matrices, apart from the gradient."""
+    optimizer: Literal["adam", "adamw"] = "adam"
+    """Which of the two."""
+    schedule: Literal["step", "cosine"] = "step"
+    """How the learning rate falls: by lr_factor every lr_epochs, or along a cosine to a hundredth."""
+    lr_factor: float = 0.5
+    """Factor of the step schedule."""
+    lr_epochs: float = 5.0
+    """Epochs between the falls of the step schedule."""
+    warmup_steps: int = 0
+    """Updates over which the learning rate rises to its highest."""
+    clip: float | None = None
+    """Largest norm of a gradient; longer ones are shortened to it."""
+    validate_every: int | None = None
+    """Updates between validations (and checkpoints); None: an epoch."""
+    patience: int | None = 10
+    """Stop after this many validations without a lower loss; None: never."""
+    workers: int = 0
+    """Processes that prepare batches; the batches are the same for any number."""
+
+    def __post_init__(self) -> None:
+        for name in ("train_sequences", "validation_sequences", "epochs", "batch_size"):
+            _at_least(self, name, 1)
+        for name in ("seed", "warmup_steps", "workers"):
+            _at_least(self, name, 0)
+        for name in ("steps", "validate_every", "patience"):
+            if getattr(self, name) is not None:
+                _at_least(self, name, 1)
+        for name in ("lr", "lr_factor", "lr_epochs", "clip"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} must be a positive number, got {value}")
+        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise ValueError(f"weight_decay must be 0 or more, got {self.weight_decay}")
+        for name, choices in (("optimizer", ("adam", "adamw")), ("schedule", ("step", "cosine"))):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+
+    def total_steps(self, epoch_size: int) -> int:
+        """Updates at most, where an epoch has `epoch_size` sequences."""
+        return self.epochs * self.epoch_steps(epoch_size) if self.steps is None else self.steps
+
+    def epoch_steps(self, epoch_size: int) -> int:
+        return math.ceil(epoch_size / self.batch_size)
+
+    def learning_rate(self, step: int, epoch_size: int) -> float:
+        """Of update `step`, counted from 0."""
+        rise = min(1.0, (step + 1) / (self.warmup_steps + 1))
+        if self.schedule == "cosine":
+            share = step / self.total_steps(epoch_size)
+            return self.lr * rise * (0.01 + 0.99 * (0.5 + 0.5 * math.cos(math.pi * share)))
+        falls = math.floor(step / self.epoch_steps(epoch_size) / self.lr_epochs)
+        return self.lr * rise * self.lr_factor**falls
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def _at_least(recipe: Recipe, name: str, least: int) -> None:
+    value = getattr(recipe, name)
+    if not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")

@@ -1,0 +1,132 @@
+"""A run: a folder with everything about one training."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from latchwork.models.cascade_lm import CascadeLM
+from latchwork.nn.config import CascadeConfig
+from latchwork.tasks import Task, get
+
+from latchwork.training.checkpoint import Checkpoint
+from latchwork.training.recipe import Recipe
+
+FORMAT = 1
+
+
+class RunError(ValueError):
+    """A folder is not a run, or not one that this version can read."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """``config.json`` says what is trained how, ``metrics.jsonl`` how it went, ``checkpoints/`` hold the weights."""
+
+    path: Path
+    task: Task
+    model: CascadeConfig
+    recipe: Recipe
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    def build(self) -> CascadeLM:
+        """A model with fresh weights."""
+        return CascadeLM(self.model, self.task.vocab_size, self.task.n_outputs)
+
+    def trained(self) -> tuple[CascadeLM, Checkpoint]:
+        """The model of the best checkpoint, in evaluation mode."""
+        best = self.path / "best.json"
+        try:
+            name = json.loads(best.read_text("utf-8"))["checkpoint"]
+        except FileNotFoundError:
+            raise RunError(f"{self.path} has no trained model yet: {best.name} is missing") from None
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise RunError(f"{best} is damaged: {error}") from None
+        chosen = Checkpoint(self.checkpoints / name)
+        chosen.check()
+        model = self.build()
+        chosen.load_weights(model)
+        return model.eval(), chosen
+
+    def set_best(self, chosen: Checkpoint) -> None:
+        write_json(self.path / "best.json", {"checkpoint": chosen.path.name})
+
+    def create(self) -> None:
+        """Make the folder and write its configuration; refuses a folder that holds another run."""
+        if (self.path / "config.json").exists():
+            raise RunError(f"{self.path} holds a run already: resume it with `latchwork train resume {self.path}`")
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.path / "config.json", self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        fields = {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(self.task).items()}  # type: ignore[call-overload]
+        return {
+            "format": FORMAT,
+            "task": {"name": self.task.name, **fields},
+            "model": self.model.to_dict(),
+            "recipe": self.recipe.to_dict(),
+        }
+
+    @classmethod
+    def open(cls, path: Path) -> Run:
+        """The run in this folder."""
+        file = path / "config.json"
+        try:
+            config = json.loads(file.read_text("utf-8"))
+        except FileNotFoundError:
+            raise RunError(f"{path} is not a run: it has no config.json") from None
+        except (UnicodeDecodeError, json.JSONDecodeError, NotADirectoryError) as error:
+            raise RunError(f"{file} is damaged: {error}") from None
+        try:
+            if config["format"] != FORMAT:
+                raise RunError(f"{file} has format {config['format']}; this version reads format {FORMAT}")
+            task = dict(config["task"])
+            if "data" in task:
+                task["data"] = Path(task["data"])
+            return cls(
+                path=path,
+                task=get(task.pop("name"), **task),
+                model=CascadeConfig.from_dict(config["model"]),
+                recipe=Recipe(**config["recipe"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise RunError(f"{file} is damaged: {type(error).__name__}: {error}") from None
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The lines of ``metrics.jsonl``; a last line that was cut short is left out."""
+        if not self.metrics.exists():
+            return
+        for line in self.metrics.read_text("utf-8").splitlines():
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError:
+                return
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Replace a file by new content in one step."""
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+
+
