@@ -30,7 +30,7 @@ class MooreMachine:
             raise ValueError(f"transitions must be [S = {states}, A], got {self.transitions.shape}")
         if not 0 <= self.start < states:
             raise ValueError(f"start must be in 0 … {states - 1}, got {self.start}")
-        if self.transitions.size and not (0 <= self.transitions.min() and self.transitions.max() < states):
+        if self.transitions.size and not (self.transitions.min() >= 0 and self.transitions.max() < states):
             raise ValueError(f"transitions must lead to states 0 … {states - 1}")
 
     @property
@@ -48,7 +48,7 @@ class MooreMachine:
         Returns: the output after every symbol [B, T], and the states after the last one [B].
         """
         batch, time = symbols.shape
-        if symbols.size and not (0 <= symbols.min() and symbols.max() < self.n_symbols):
+        if symbols.size and not (symbols.min() >= 0 and symbols.max() < self.n_symbols):
             raise ValueError(f"symbols must be in 0 … {self.n_symbols - 1}")
         table, columns = self.transitions.ravel(), np.ascontiguousarray(symbols.T)
         state = np.full(batch, self.start, dtype=np.int64) if states is None else states

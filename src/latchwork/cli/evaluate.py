@@ -89,9 +89,12 @@ def _show(run: Run, result: dict[str, Any]) -> None:
         print(f"{result['bits']:.4f} bits per byte ({result['loss']:.4f} nats) over {result['scored']:,} bytes")
         return
     rows = [[f"{length:,}", a, b, f"{answers:,}"] for length, a, b, answers in length_rows(result)]
-    show_table(f"{run.path.name}, {result['sequences']} sequences", ["length", "in the chunk", "cumulative", "answers"], rows)
+    show_table(
+        f"{run.path.name}, {result['sequences']} sequences", ["length", "in the chunk", "cumulative", "answers"], rows
+    )
     worst = result["worst_chunk"]
-    print(f"overall        {percent(result['correct'], result['scored'])}  ({result['correct']:,} of {result['scored']:,} answers)")
+    answers = f"{result['correct']:,} of {result['scored']:,} answers"
+    print(f"overall        {percent(result['correct'], result['scored'])}  ({answers})")
     print(f"worst chunk    {percent(worst['correct'], worst['scored'])}  (chunk {worst['index'] + 1})")
     print(f"floor          {result['floor']:.1%}  (always the commonest label)")
     memory = f", peak memory {result['peak_memory_mib']:.0f} MiB" if result["peak_memory_mib"] else ""

@@ -37,7 +37,9 @@ class Generate:
     def run(self) -> int:
         run = Run.open(self.run_folder)
         if not isinstance(run.task, Text):
-            raise ValueError(f"{run.path} is a model of {run.task.name}, not of text; train one with `latchwork train text`")
+            raise ValueError(
+                f"{run.path} is a model of {run.task.name}, not of text; train one with `latchwork train text`"
+            )
         if self.length < 0:
             raise ValueError(f"length must be 0 or more, got {self.length}")
         prompt = self.prompt.encode("utf-8", errors="surrogateescape")

@@ -9,6 +9,7 @@ from typing import Annotated, Union
 
 import tyro
 
+from latchwork.cli.bench import Bench
 from latchwork.cli.demo import Demo
 from latchwork.cli.evaluate import Evaluate
 from latchwork.cli.generate import Generate
@@ -20,6 +21,7 @@ Command = Union[  # noqa: UP007  (tyro reads the annotations of its members)
     Annotated[TRAIN, tyro.conf.subcommand("train", description="Train a model and keep it in a run folder.")],
     Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
     Annotated[Generate, tyro.conf.subcommand("generate")],
+    Annotated[Bench, tyro.conf.subcommand("bench")],
     Annotated[Info, tyro.conf.subcommand("info")],
 ]
 
@@ -27,7 +29,7 @@ Command = Union[  # noqa: UP007  (tyro reads the annotations of its members)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0, 1 after an error, 2 for bad usage, 130 after Ctrl-C."""
     command = tyro.cli(
-        Command,  # type: ignore[arg-type]
+        Command,
         prog="latchwork",
         description="Recurrent networks with exact memory: train, evaluate, generate.",
         args=arguments,

@@ -15,7 +15,7 @@ from latchwork.evaluation.measure import percent
 from latchwork.evaluation.report import write_report
 from latchwork.nn.config import CascadeConfig
 from latchwork.tasks import InductionHeads, Latching, Task, Text
-from latchwork.training.loop import End, Step, Validation, train
+from latchwork.training.loop import End, Resumed, Step, Validation, train
 from latchwork.training.recipe import Recipe
 from latchwork.training.recipes import TEXT_MODEL, TEXT_RECIPE
 from latchwork.training.run import Run
@@ -107,7 +107,7 @@ def train_and_report(run: Run, *, resume: bool, threads: int | None = None, as_j
         torch.set_num_threads(threads)
     describe(run)
     result: dict[str, Any] = {"run": str(run.path)}
-    end = None
+    end = End(0, "stopped")
     with interruptible() as stop:
         bar: Bar | None = None
         try:
@@ -116,6 +116,10 @@ def train_and_report(run: Run, *, resume: bool, threads: int | None = None, as_j
                     if bar is None:
                         bar = Bar("training", event.total).__enter__()
                     bar.update(event.step, f"loss {event.loss:.4f} · {event.tokens_per_second:,.0f} tokens/s")
+                elif isinstance(event, Resumed):
+                    for complaint in event.complaints:
+                        say(f"passed over a checkpoint: {complaint}")
+                    say(f"going on after step {event.step:,}")
                 elif isinstance(event, Validation):
                     say(_validation_line(run, event))
                     result.update(event.score.to_dict())
@@ -124,15 +128,14 @@ def train_and_report(run: Run, *, resume: bool, threads: int | None = None, as_j
         finally:
             if bar is not None:
                 bar.__exit__()
-    assert_ended = end or End(0, "stopped")
-    result.update(step=assert_ended.step, reason=assert_ended.reason)
+    result.update(step=end.step, reason=end.reason)
     report(run)
     if as_json:
         print_json(result)
-    if assert_ended.reason == "stopped":
-        say(f"stopped at step {assert_ended.step:,}; go on with `latchwork train resume {run.path}`")
+    if end.reason == "stopped":
+        say(f"stopped at step {end.step:,}; go on with `latchwork train resume {run.path}`")
         return 130
-    say(f"{_REASONS[assert_ended.reason]} after {assert_ended.step:,} updates; the model is in {run.path}")
+    say(f"{_REASONS[end.reason]} after {end.step:,} updates; the model is in {run.path}")
     return 0
 
 

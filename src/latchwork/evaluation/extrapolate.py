@@ -85,7 +85,7 @@ def extrapolate(
         batch, answers = next(pieces)
         scored = result.total.scored
         logits, state = model(torch.from_numpy(batch.tokens), state)
-        if answers is None:
+        if task.probe is None or answers is None:
             correct = result.total.add(logits, torch.from_numpy(batch.targets))
         else:
             logits, _ = model(torch.full((sequences, 1), task.probe), state)

@@ -135,7 +135,9 @@ def _learning_curve(run: Run, losses: Sequence[tuple[int, float]], validations: 
     axes.plot(*zip(*losses, strict=True), color=_GREY, linewidth=1, label="training loss")
     steps = [step for step, _ in validations]
     if steps:
-        axes.plot(steps, [v["loss"] for _, v in validations], color=_BLUE, marker="o", markersize=3, label="validation loss")
+        axes.plot(
+            steps, [v["loss"] for _, v in validations], color=_BLUE, marker="o", markersize=3, label="validation loss"
+        )
     axes.set_xlabel("updates")
     axes.set_ylabel("nats a scored step")
     axes.set_ylim(bottom=0)
@@ -144,7 +146,12 @@ def _learning_curve(run: Run, losses: Sequence[tuple[int, float]], validations: 
         right = axes.twinx()
         right.spines["top"].set_visible(False)
         right.plot(
-            steps, [100 * v["accuracy"] for _, v in validations], color=_ORANGE, marker="s", markersize=3, label="validation accuracy"
+            steps,
+            [100 * v["accuracy"] for _, v in validations],
+            color=_ORANGE,
+            marker="s",
+            markersize=3,
+            label="validation accuracy",
         )
         right.axhline(100 * validations[-1][1]["floor"], color=_ORANGE, linestyle=":", label="floor")
         right.set_ylabel("accuracy, %")
@@ -160,7 +167,13 @@ def _length_curve(evaluation: dict[str, Any]) -> str:
     chunk = evaluation["chunk"]
     lengths = [chunk * (i + 1) for i in range(len(correct))]
     figure, axes = _axes()
-    axes.plot(lengths, [100 * c / s for c, s in zip(correct, scored, strict=True)], color=_BLUE, linewidth=1.5, label="accuracy in the chunk")
+    axes.plot(
+        lengths,
+        [100 * c / s for c, s in zip(correct, scored, strict=True)],
+        color=_BLUE,
+        linewidth=1.5,
+        label="accuracy in the chunk",
+    )
     axes.axhline(100 * evaluation["floor"], color=_ORANGE, linestyle=":", label="floor")
     axes.set_xscale("log", base=2)
     axes.set_xlabel("length, steps")

@@ -61,9 +61,7 @@ class CascadeLM(nn.Module):
             embedded = F.embedding(tokens.long(), self.embedding.weight)
         except IndexError:
             low, high = int(tokens.min()), int(tokens.max())
-            raise ValueError(
-                f"tokens must be in 0 … {self.vocab_size - 1}, got values from {low} to {high}"
-            ) from None
+            raise ValueError(f"tokens must be in 0 … {self.vocab_size - 1}, got values from {low} to {high}") from None
         y, state = self.cascade(embedded, state, mask, reset, cu_seqlens)
         return self.head(y), state
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from latchwork.nn.config import CascadeConfig
 from latchwork.nn.layer import CascadeLayer, make_norm
 from latchwork.ops.scan import check_cu_seqlens, check_flags, join_boundaries
-from latchwork.state import LayerState, State
+from latchwork.state import State
 
 
 class Cascade(nn.Module):
@@ -27,7 +26,7 @@ class Cascade(nn.Module):
     def initial_state(self, batch_size: int) -> State:
         """The state before the first step, for `batch_size` sequences."""
         like = next(self.parameters()).new_empty(batch_size, 0, self.config.d_model)
-        return tuple(layer.start(like) for layer in self.layers)
+        return tuple(layer.start(like) for layer in self.layers)  # type: ignore[operator]
 
     def forward(
         self,
@@ -74,8 +73,6 @@ class Cascade(nn.Module):
         for i, layer in enumerate(state):
             if len(layer) != 2 or [tuple(a.shape) for a in layer] != wanted:
                 raise ValueError(
-                    f"the state of layer {i} must be tensors of {wanted[0]} and {wanted[1]} for a batch of {u.shape[0]}, "
-                    f"got {[tuple(a.shape) for a in layer]}"
+                    f"the state of layer {i} must be tensors of {wanted[0]} and {wanted[1]} "
+                    f"for a batch of {u.shape[0]}, got {[tuple(a.shape) for a in layer]}"
                 )
-
-

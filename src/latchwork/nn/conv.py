@@ -18,10 +18,10 @@ class CausalConv(nn.Module):
     def __init__(self, config: CascadeConfig) -> None:
         super().__init__()
         width = config.d_model
-        self.mix = nn.Linear(2 * width, width) if config.conv == "basic" else None
+        self.mix = nn.Linear(2 * width, width) if config.conv == "basic" else nn.Identity()
         self.gate = nn.Parameter(torch.zeros(width)) if config.conv == "gated" else None
         self.first = nn.Parameter(torch.zeros(width)) if config.learned_x0 else None
-        if self.mix is not None:
+        if isinstance(self.mix, nn.Linear):
             small_init_(self.mix)
 
     def start(self, u: Tensor) -> Tensor:
@@ -36,9 +36,9 @@ class CausalConv(nn.Module):
         [B, d_model]; with `ends` [N], the last input up to each of these steps of row 0, [N, d_model]."""
         start = self.start(u)
         before, last = previous_inputs(u, start if state is None else state, start, mask, reset, ends)
-        if self.mix is not None:
-            return self.mix(torch.cat([before, u], dim=-1)), last
-        return torch.lerp(u, before, torch.sigmoid(self.gate)), last
+        if self.gate is not None:
+            return torch.lerp(u, before, torch.sigmoid(self.gate)), last
+        return self.mix(torch.cat([before, u], dim=-1)), last
 
 
 def previous_inputs(

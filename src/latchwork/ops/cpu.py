@@ -2,8 +2,9 @@
 
 Time goes step by step with the states of a group of units in registers, a few steps at a time so that memory is
 read in order. Groups and rows do not interact and are shared among the threads: the bits cannot depend on their
-number. Gradients are carried in float64, so a float32 gradient is rounded once. Compiled code is cached on disk by numba's rules: beside this file, else in the
-user's cache folder, else in `NUMBA_CACHE_DIR`; without a folder that can be written it is compiled in each process.
+number. Gradients are carried in float64, so a float32 gradient is rounded once. Compiled code is cached on disk by
+numba's rules: beside this file, else in the user's cache folder, or where `NUMBA_CACHE_DIR` says; without a folder
+that can be written it is compiled in each process.
 
 Notation: B batch, T time, D units. A *group* is a few columns (see `latchwork.ops.simd`); a *tile* is the work that
 one thread takes at a time: some groups of one row, for all of time; a *block* is some steps of a tile.

@@ -56,7 +56,7 @@ def minmax_scan(
     Source: arXiv 2605.06384, §4. NaN in r, s or the state wins over numbers, as in `torch.maximum`.
     """
     _check(r, s)
-    batch, time, units = r.shape
+    batch, _, units = r.shape
     x0 = r.new_zeros(units) if x0 is None else _like(x0, "x0", r, (units,), (batch, units))
     x0 = x0.expand(batch, units)
     state = x0 if state is None else _like(state, "state", r, (batch, units))
@@ -117,7 +117,9 @@ def _is_plain(inputs: tuple[Tensor, ...]) -> bool:
     """Whether nobody watches: no gradient, no tracing, no transform. The operator's layers then cost time only."""
     if torch.compiler.is_compiling() or (torch.is_grad_enabled() and any(a.requires_grad for a in inputs)):
         return False
-    return all(type(a) is Tensor for a in inputs) and not _len_torch_dispatch_stack() and peek_interpreter_stack() is None
+    return (
+        all(type(a) is Tensor for a in inputs) and not _len_torch_dispatch_stack() and peek_interpreter_stack() is None
+    )
 
 
 def _check(r: Tensor, s: Tensor) -> None:

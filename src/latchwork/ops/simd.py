@@ -10,6 +10,8 @@ Notation: p pointer, i index of an element, at a Place, v a Vector.
 
 from __future__ import annotations
 
+from typing import Any
+
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.datamodel import PrimitiveModel
@@ -24,7 +26,7 @@ _REAL = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
 class Vector(types.Type):
     """Columns of one real type; a numba type that lives in registers."""
 
-    def __init__(self, dtype: types.Type, columns: int) -> None:
+    def __init__(self, dtype: Any, columns: int) -> None:
         self.dtype, self.columns = dtype, columns
         super().__init__(name=f"Vector({dtype}, {columns})")
 

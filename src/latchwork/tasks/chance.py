@@ -23,7 +23,9 @@ def _mix(z: Words) -> Words:
 def derive(keys: Words, path: NDArray[np.integer] | int) -> Words:
     """Seeds of the generators below `keys`; the paths of one key give independent ones. Both broadcast."""
     with np.errstate(over="ignore"):
-        return _mix(_mix(np.asarray(keys, dtype=np.uint64)) + (np.asarray(path).astype(np.uint64) + np.uint64(1)) * _GOLDEN)
+        return _mix(
+            _mix(np.asarray(keys, dtype=np.uint64)) + (np.asarray(path).astype(np.uint64) + np.uint64(1)) * _GOLDEN
+        )
 
 
 def words(keys: Words, first: int, count: int) -> Words:

@@ -55,7 +55,8 @@ class Text(Task):
         cut = int(len(text) * self.train_share)
         if cut < 2 * self.window + 1 or len(text) - cut < 2:
             raise ValueError(
-                f"{self.data} has {len(text)} bytes: too few for windows of {self.window} in {self.train_share:.0%} of it"
+                f"{self.data} has {len(text)} bytes, of which {self.train_share:.0%} train: "
+                f"too few for windows of {self.window}"
             )
         return {"train": text[:cut], "validation": text[cut:], "evaluation": text[cut:]}
 
@@ -68,7 +69,9 @@ class Text(Task):
         if windows < 1:
             raise ValueError(f"the {split} part of {self.data} is shorter than two windows of {self.window} bytes")
         epochs, positions = np.divmod(numbers, windows)
-        shifts = chance.below(chance.words(chance.derive(chance.derive(np.uint64(0), seed), epochs), 0, 1)[:, 0], self.window)
+        shifts = chance.below(
+            chance.words(chance.derive(chance.derive(np.uint64(0), seed), epochs), 0, 1)[:, 0], self.window
+        )
         starts = positions * self.window + shifts
         chunk = text[starts[:, None] + np.arange(self.window + 1)].astype(np.int64)
         return Batch(chunk[:, :-1], chunk[:, 1:])

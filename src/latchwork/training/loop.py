@@ -25,8 +25,16 @@ VALIDATION_CHUNK = 4096
 _RECORD_EVERY = 10
 
 
-class TrainingDiverged(RuntimeError):
+class TrainingDivergedError(RuntimeError):
     """The loss is not a number any more; the message says where and what is left."""
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """Where a run goes on, and which newer checkpoints were passed over because of what."""
+
+    step: int
+    complaints: list[str]
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,7 @@ class End:
     reason: str
 
 
-Event = Step | Validation | End
+Event = Resumed | Step | Validation | End
 
 
 def train(run: Run, *, resume: bool = False, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
@@ -69,7 +77,7 @@ def train(run: Run, *, resume: bool = False, stop: Callable[[], bool] = lambda: 
     not fallen for `patience` validations, after the last update, or soon after `stop()` is true; a checkpoint is
     written then as well.
 
-    Raises: TrainingDiverged when the loss is not finite; the checkpoints up to then stay.
+    Raises: TrainingDivergedError when the loss is not finite; the checkpoints up to then stay.
     """
     recipe, task = run.recipe, run.task
     torch.manual_seed(recipe.seed)
@@ -77,7 +85,8 @@ def train(run: Run, *, resume: bool = False, stop: Callable[[], bool] = lambda: 
     optimizer = make_optimizer(model, recipe)
     progress = _Progress()
     if resume:
-        progress.restore(run, model, optimizer)
+        complaints = progress.restore(run, model, optimizer)
+        yield Resumed(progress.step, complaints)
     size = task.epoch_size(recipe.train_sequences)
     total = recipe.total_steps(size)
     every = recipe.validate_every or recipe.epoch_steps(size)
@@ -89,7 +98,7 @@ def train(run: Run, *, resume: bool = False, stop: Callable[[], bool] = lambda: 
             lr = recipe.learning_rate(progress.step, size)
             loss = _update(model, optimizer, tokens, targets, lr, recipe.clip)
             if not math.isfinite(loss):
-                raise TrainingDiverged(_diverged(run, progress.step, loss))
+                raise TrainingDivergedError(_diverged(run, progress.step, loss))
             progress.step += 1
             progress.seconds += (elapsed := time.perf_counter() - clock)
             if progress.step % _RECORD_EVERY == 0 or progress.step == total:
@@ -101,12 +110,14 @@ def train(run: Run, *, resume: bool = False, stop: Callable[[], bool] = lambda: 
                 score = validate(model, run, stop)
                 if not (stopped := stop()):
                     if not math.isfinite(score.loss):
-                        raise TrainingDiverged(_diverged(run, progress.step, score.loss))
+                        raise TrainingDivergedError(_diverged(run, progress.step, score.loss))
                     is_best = progress.take(score, task)
                     _record(metrics, {"step": progress.step, "validation": score.to_dict()})
                     _save(run, progress, model, optimizer, is_best)
                     validation_seconds = time.perf_counter() - clock
-                    yield Validation(progress.step, progress.step * recipe.batch_size / size, score, validation_seconds, is_best)
+                    yield Validation(
+                        progress.step, progress.step * recipe.batch_size / size, score, validation_seconds, is_best
+                    )
                     ended = progress.ended(recipe, task)
             if stopped or ended:
                 break
@@ -190,10 +201,11 @@ class _Progress:
             return "perfect"
         return "patience" if recipe.patience is not None and self.since_best >= recipe.patience else None
 
-    def restore(self, run: Run, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def restore(self, run: Run, model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
+        """Go back to the newest whole checkpoint, if any; returns what is wrong with newer ones."""
         found, complaints = checkpoint.newest(run.checkpoints)
         if found is None:
-            return
+            return complaints
         state = found.check()
         found.load_weights(model)
         found.load_training(optimizer)
@@ -201,6 +213,7 @@ class _Progress:
             setattr(self, name, value)
         kept = [record for record in run.records() if record["step"] <= self.step]
         run.metrics.write_text("".join(json.dumps(record) + "\n" for record in kept), "utf-8")
+        return complaints
 
 
 def _save(run: Run, progress: _Progress, model: nn.Module, optimizer: torch.optim.Optimizer, is_best: bool) -> None:
@@ -222,6 +235,3 @@ def _diverged(run: Run, step: int, loss: float) -> str:
 def _record(metrics: Any, record: dict[str, Any]) -> None:
     metrics.write(json.dumps(record) + "\n")
     metrics.flush()
-
-
-__all__ = ["End", "Event", "Step", "TrainingDiverged", "Validation", "loss_of", "make_optimizer", "train", "validate"]

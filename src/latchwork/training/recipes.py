@@ -7,6 +7,14 @@ from latchwork.training.recipe import Recipe
 
 TEXT_MODEL = CascadeConfig(d_model=256, n_layers=3, n_units=256)
 TEXT_RECIPE = Recipe(
-    batch_size=32, lr=3e-3, weight_decay=0.01, optimizer="adamw", schedule="cosine", warmup_steps=100, clip=1.0, epochs=10, patience=None
+    batch_size=32,
+    lr=3e-3,
+    weight_decay=0.01,
+    optimizer="adamw",
+    schedule="cosine",
+    warmup_steps=100,
+    clip=1.0,
+    epochs=10,
+    patience=None,
 )
 """Bytes of a text of about a megabyte, on two cores in about ten minutes."""

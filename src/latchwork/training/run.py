@@ -13,7 +13,6 @@ from typing import Any
 from latchwork.models.cascade_lm import CascadeLM
 from latchwork.nn.config import CascadeConfig
 from latchwork.tasks import Task, get
-
 from latchwork.training.checkpoint import Checkpoint
 from latchwork.training.recipe import Recipe
 
@@ -128,5 +127,3 @@ def write_json(path: Path, content: Any) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(partial, path)
-
-

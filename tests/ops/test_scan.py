@@ -1,0 +1,289 @@
+"""The scan: values."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from helpers import assert_same
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from latchwork import minmax_scan
+from latchwork.ops import reference
+
+INF, NAN = torch.inf, torch.nan
+BACKENDS = ("reference", "cpu")
+DTYPES = (torch.float32, torch.float64)
+every_backend = pytest.mark.parametrize("backend", BACKENDS)
+every_dtype = pytest.mark.parametrize("dtype", DTYPES)
+
+
+def column(*values: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """One sequence of one unit, [1, T, 1]."""
+    return torch.tensor(values, dtype=dtype).reshape(1, -1, 1)
+
+
+def draw(batch: int, time: int, units: int, dtype: torch.dtype = torch.float32, special: float = 0.0):
+    """r, s, state and x0 with many ties; a share `special` of the values are infinities and NaN."""
+
+    def numbers(*shape: int) -> torch.Tensor:
+        values = torch.randint(-3, 4, shape).to(dtype)
+        kinds = torch.tensor([INF, -INF, NAN], dtype=dtype)[torch.randint(0, 3, shape)]
+        return torch.where(torch.rand(shape) < special, kinds, values)
+
+    return numbers(batch, time, units), numbers(batch, time, units), numbers(batch, units), numbers(batch, units)
+
+
+@every_backend
+@every_dtype
+def test_set_wins_where_it_is_above_reset(backend, dtype):
+    r, s = column(0.9, 0.3, dtype=dtype), column(0.6, 0.1, dtype=dtype)
+    x, last = minmax_scan(r, s, backend=backend)
+    assert_same(x, column(0.6, 0.3, dtype=dtype))
+    assert_same(last, x[:, -1])
+    x, _ = minmax_scan(column(1.0, dtype=dtype), column(2.0, dtype=dtype), backend=backend)
+    assert x.item() == 2.0
+
+
+@every_backend
+@pytest.mark.parametrize("time", [1, 2, 3, 31, 33, 63, 65, 1000])
+@pytest.mark.parametrize("x0", [INF, -INF, 5.0])
+def test_identity_steps_keep_any_state_at_every_length(backend, time, x0):
+    r = torch.full((2, time, 3), INF)
+    start = torch.full((3,), x0)
+    x, last = minmax_scan(r, -r, x0=start, backend=backend)
+    assert_same(x, start.expand(2, time, 3))
+    assert_same(last, start.expand(2, 3))
+
+
+@every_dtype
+@pytest.mark.parametrize("units", [1, 2, 15, 16, 17, 31, 32, 33, 40, 48, 63, 64, 65, 100, 129, 257, 500, 1456])
+def test_every_number_of_units_has_the_values_of_the_loop(dtype, units):
+    for time in (1, 5, 63):
+        for special in (0.0, 0.1):
+            inputs = draw(3, time, units, dtype, special)
+            mask, reset = torch.rand(3, time) < 0.8, torch.rand(3, time) < 0.2
+            for flags in ((None, None), (mask, None), (None, reset), (mask, reset)):
+                r, s, state, x0 = inputs
+                expected = reference.minmax_scan(r, s, state, x0, *flags)
+                options = dict(zip(("mask", "reset"), flags, strict=True))
+                actual = minmax_scan(r, s, state, x0=x0, backend="cpu", **options)
+                for a, e in zip(actual, expected, strict=True):
+                    assert_same(a, e)
+
+
+@every_backend
+@pytest.mark.parametrize("time", range(1, 17))
+def test_short_lengths_agree_on_all_words_of_three_steps(backend, time):
+    """All sequences of a few distinct steps up to length 3, padded by identities to `time`."""
+    steps = [(INF, -INF), (0.0, -INF), (INF, 1.0), (0.5, 0.5), (-1.0, 2.0), (1.0, 0.0)]
+    words = list(itertools.product(steps, repeat=min(3, time)))
+    r = torch.tensor([[step[0] for step in word] for word in words])
+    s = torch.tensor([[step[1] for step in word] for word in words])
+    pad = torch.full((len(words), time - r.shape[1]), INF)
+    r, s = torch.cat([r, pad], 1).unsqueeze(-1), torch.cat([s, -pad], 1).unsqueeze(-1)
+    x, _ = minmax_scan(r, s, x0=torch.tensor([0.25]), backend=backend)
+    for row, word in enumerate(words):
+        state = 0.25
+        for t, (reset, set_) in enumerate(word):
+            state = max(min(reset, state), set_)
+            assert x[row, t, 0].item() == state
+        assert x[row, -1, 0].item() == state
+
+
+def test_nothing_past_the_end_is_read():
+    buffer = torch.full((2, 130, 24), NAN)
+    values = torch.randn(2, 65, 24)
+    buffer[:, :65] = values
+    r, s = buffer[:, :65].detach().requires_grad_(), (buffer[:, :65] - 1).requires_grad_()
+    clean_r, clean_s = values.clone().requires_grad_(), (values - 1).clone().requires_grad_()
+    assert not r.is_contiguous()
+    for inputs, scan in (((r, s), "cpu"), ((clean_r, clean_s), "cpu")):
+        minmax_scan(*inputs, backend=scan)[0].sum().backward()
+    for sliced, clean in ((r, clean_r), (s, clean_s)):
+        assert_same(sliced.grad, clean.grad)
+    with torch.no_grad():
+        assert_same(minmax_scan(r, s)[0], minmax_scan(clean_r, clean_s)[0])
+        assert minmax_scan(r, s)[0].isfinite().all()
+
+
+def test_units_beside_a_short_row_are_not_touched():
+    buffer = torch.full((2, 9, 5), NAN)
+    buffer[:, :, 1:4] = torch.randn(2, 9, 3)
+    inner = buffer[:, :, 1:4]
+    x, last = minmax_scan(inner, inner - 1)
+    assert_same(x, minmax_scan(inner.clone(), inner.clone() - 1)[0])
+    assert x.isfinite().all()
+    assert last.isfinite().all()
+
+
+def test_long_sequences_equal_two_calls_with_the_state_carried():
+    r, s, state, _ = draw(1, 65_537, 3)
+    whole, last = minmax_scan(r, s, state)
+    first, between = minmax_scan(r[:, :40_000], s[:, :40_000], state)
+    second, end = minmax_scan(r[:, 40_000:], s[:, 40_000:], between)
+    assert_same(whole, torch.cat([first, second], dim=1))
+    assert_same(last, end)
+
+
+@every_backend
+def test_any_strides_give_the_bits_of_contiguous_inputs(backend):
+    base = torch.randn(6, 10, 20)
+    views = {
+        "transposed": (base.transpose(0, 1), base.transpose(0, 1) - 1),
+        "units first": (base.permute(0, 2, 1), base.permute(0, 2, 1) * 0.5),
+        "expanded over time": (base[:, :1].expand(6, 10, 20), base - 1),
+        "expanded over units": (base[:, :, :1].expand(6, 10, 20), base - 1),
+        "expanded over the batch": (base[:1].expand(6, 10, 20), base[:1].expand(6, 10, 20) - 1),
+        "every second step": (base[:, ::2], base[:, 1::2]),
+        "every second unit": (base[..., ::2], base[..., 1::2]),
+        "halves of one projection": tuple(base.chunk(2, dim=-1)),
+    }
+    for name, (r, s) in views.items():
+        before = (r.clone(), s.clone())
+        state = torch.randn(r.shape[2], r.shape[0]).T
+        results, gradients = [], []
+        for a, b, c in ((r, s, state), (r.contiguous(), s.contiguous(), state.contiguous())):
+            leaves = [t.detach().requires_grad_() for t in (a, b, c)]
+            x, last = minmax_scan(*leaves, backend=backend)
+            upstream = torch.linspace(-1, 1, x.numel()).reshape(x.shape)
+            gradients.append(torch.autograd.grad((x * upstream).sum() + last.sum(), leaves))
+            results.append((x, last))
+        for left, right in zip(results[0] + gradients[0], results[1] + gradients[1], strict=True):
+            assert_same(left, right)
+        assert torch.equal(r, before[0]), name
+        assert torch.equal(s, before[1]), name
+
+
+@every_backend
+@every_dtype
+@pytest.mark.parametrize("where", ["r", "s", "state"])
+def test_nan_stays_in_its_unit_from_its_step_on(backend, dtype, where):
+    r, s, state, _ = (torch.randn_like(a) for a in draw(3, 9, 20, dtype))
+    clean, _ = minmax_scan(r, s, state, backend=backend)
+    if where == "state":
+        state[1, 4] = NAN
+    else:
+        (r if where == "r" else s)[1, 5, 4] = NAN
+    x, last = minmax_scan(r, s, state, backend=backend)
+    expected = torch.zeros(3, 9, 20, dtype=torch.bool)
+    expected[1, 0 if where == "state" else 5 :, 4] = True
+    assert torch.equal(x.isnan(), expected)
+    assert torch.equal(last.isnan(), expected[:, -1])
+    assert_same(x[~expected], clean[~expected])
+
+
+@every_backend
+def test_mask_keeps_the_state_and_reset_goes_back_to_x0(backend):
+    r, s = column(9.0, 9.0, 9.0, 9.0, 9.0), column(1.0, 2.0, 3.0, NAN, 4.0)
+    mask = torch.tensor([[True, True, True, False, True]])
+    reset = torch.tensor([[False, False, True, False, False]])
+    x, last = minmax_scan(r, s, x0=torch.tensor([8.5]), mask=mask, reset=reset, backend=backend)
+    assert_same(x, column(8.5, 8.5, 8.5, 8.5, 8.5))
+    x, last = minmax_scan(r, s, torch.tensor([[0.0]]), x0=torch.tensor([-1.0]), mask=mask, reset=reset, backend=backend)
+    assert_same(x, column(1.0, 2.0, 3.0, 3.0, 4.0))
+    both = torch.tensor([[False, False, False, True, False]])
+    x, last = minmax_scan(r, s, torch.tensor([[0.0]]), x0=torch.tensor([-1.0]), mask=mask, reset=both, backend=backend)
+    assert_same(x, column(1.0, 2.0, 3.0, -1.0, 4.0))
+    assert last.item() == 4.0
+
+
+@every_backend
+def test_packed_documents_equal_separate_runs_and_do_not_reach_each_other(backend):
+    lengths = (3, 1, 2)
+    r, s, _, x0 = draw(1, 6, 5)
+    x0 = x0[0]
+    boundaries = torch.tensor([0, 3, 4, 6])
+    ones = torch.ones(1, 6, dtype=torch.bool)
+    for mask in (None, ones):
+        leaves = [a.clone().requires_grad_() for a in (r, s)]
+        x, last = minmax_scan(*leaves, x0=x0, mask=mask, cu_seqlens=boundaries, backend=backend)
+        packed = torch.autograd.grad((x * x).sum() + last.sum(), leaves)
+        pieces = [a.clone().requires_grad_() for a in (r, s)]
+        start = 0
+        for i, length in enumerate(lengths):
+            part = slice(start, start + length)
+            y, end = minmax_scan(pieces[0][:, part], pieces[1][:, part], x0=x0, backend=backend)
+            assert_same(x[:, part], y)
+            assert_same(last[i : i + 1], end)
+            ((y * y).sum() + end.sum()).backward()
+            start += length
+        for gradient, piece in zip(packed, pieces, strict=True):
+            assert_same(gradient, piece.grad)
+    spoiled_r, spoiled_s = r.clone(), s.clone()
+    spoiled_r[:, :3], spoiled_s[:, :3] = NAN, NAN
+    spoiled, last = minmax_scan(spoiled_r, spoiled_s, x0=x0, cu_seqlens=boundaries, backend=backend)
+    assert_same(spoiled[:, 3:], minmax_scan(r, s, x0=x0, cu_seqlens=boundaries, backend=backend)[0][:, 3:])
+    assert last[1:].isfinite().all()
+
+
+@every_backend
+@pytest.mark.parametrize("shape", [(2, 0, 3), (0, 4, 3), (2, 4, 0)])
+def test_empty_sequences_batches_and_rows_of_units(backend, shape):
+    r = torch.zeros(shape, requires_grad=True)
+    state = torch.ones(shape[0], shape[2], requires_grad=True)
+    x, last = minmax_scan(r, r - 1, state, backend=backend)
+    assert x.shape == shape
+    if shape[1] == 0:
+        assert_same(last, state)
+    last.sum().backward()
+    assert state.grad.shape == state.shape
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_backends_have_the_same_values_and_gradients(data):
+    batch, time, units = (data.draw(st.integers(1, high)) for high in (4, 40, 50))
+    special = data.draw(st.sampled_from([0.0, 0.05, 0.5]))
+    torch.manual_seed(data.draw(st.integers(0, 2**32 - 1)))
+    dtype = data.draw(st.sampled_from(DTYPES))
+    inputs = draw(batch, time, units, dtype, special)
+    flags = [torch.rand(batch, time) < share if data.draw(st.booleans()) else None for share in (0.7, 0.2)]
+    outcomes = []
+    for backend in BACKENDS:
+        leaves = [a.clone().requires_grad_() for a in inputs]
+        r, s, state, x0 = leaves
+        x, last = minmax_scan(r, s, state, x0=x0, mask=flags[0], reset=flags[1], backend=backend)
+        generator = torch.Generator().manual_seed(1)
+        up = [torch.randint(-4, 5, a.shape, generator=generator).to(dtype) for a in (x, last)]
+        gradients = torch.autograd.grad((x, last), leaves, up, allow_unused=True, materialize_grads=True)
+        outcomes.append(((x, last), gradients))
+    for expected, actual in zip(outcomes[0][0], outcomes[1][0], strict=True):
+        assert_same(actual, expected)
+    for expected, actual in zip(outcomes[0][1], outcomes[1][1], strict=True):
+        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12 if dtype == torch.float64 else 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        ({"s": torch.zeros(2, 3, 5)}, ValueError, r"\(2, 3, 4\).*\(2, 3, 5\)"),
+        ({"r": torch.zeros(3, 4), "s": torch.zeros(3, 4)}, ValueError, r"\[B, T, D\].*\(3, 4\)"),
+        ({"s": torch.zeros(2, 3, 4).double()}, TypeError, "float32.*float64"),
+        ({"r": torch.zeros(2, 3, 4).int(), "s": torch.zeros(2, 3, 4).int()}, TypeError, "int32"),
+        ({"r": torch.zeros(2, 3, 4).half(), "s": torch.zeros(2, 3, 4).half()}, TypeError, "float16"),
+        ({"r": [1.0]}, TypeError, "r must be a tensor, got list"),
+        ({"state": torch.zeros(2, 5)}, ValueError, r"state must be \(2, 4\).*\(2, 5\)"),
+        ({"state": torch.zeros(2, 4).double()}, TypeError, "state must be torch.float32"),
+        ({"x0": torch.zeros(5)}, ValueError, r"x0 must be \(4,\) or \(2, 4\).*\(5,\)"),
+        ({"mask": torch.ones(2, 3)}, TypeError, "mask must be a bool tensor, got torch.float32"),
+        ({"mask": torch.ones(2, 4, dtype=torch.bool)}, ValueError, r"mask must be \[B, T\] = \(2, 3\)"),
+        ({"reset": [True]}, TypeError, "reset must be a bool tensor, got list"),
+        ({"cu_seqlens": torch.tensor([0, 3])}, ValueError, "B must be 1, got 2"),
+        ({"backend": "triton"}, ValueError, "'triton' is not available.*cpu"),
+        ({"r": torch.zeros(2, 3, 4, device="meta")}, TypeError, "meta"),
+    ],
+)
+def test_bad_arguments_are_named(change, kind, message):
+    arguments = {"r": torch.zeros(2, 3, 4), "s": torch.zeros(2, 3, 4), **change}
+    with pytest.raises(kind, match=message):
+        minmax_scan(**arguments)
+
+
+@pytest.mark.parametrize("boundaries", [[0, 2], [1, 3], [0, 2, 2, 3], [0, 3, 2, 3], [3], [0, -1, 3]])
+def test_boundaries_that_do_not_fit_are_refused(boundaries):
+    r = torch.zeros(1, 3, 4)
+    with pytest.raises(ValueError, match="cu_seqlens must rise from 0 to T = 3"):
+        minmax_scan(r, r, cu_seqlens=torch.tensor(boundaries))
