@@ -35,7 +35,7 @@ def batches(task: Task, recipe: Recipe, first_step: int = 0) -> Iterator[tuple[T
         batch_sampler=order,
         num_workers=recipe.workers,
         collate_fn=_as_it_is,
-        persistent_workers=False,
+        generator=torch.Generator(),  # else the loader would draw from the generator that dropout uses
     )
     yield from loader
 

@@ -90,42 +90,48 @@ def train(run: Run, *, resume: bool = False, stop: Callable[[], bool] = lambda: 
     size = task.epoch_size(recipe.train_sequences)
     total = recipe.total_steps(size)
     every = recipe.validate_every or recipe.epoch_steps(size)
+
+    def measure() -> Iterator[Event]:
+        """Validate and save, if it is time to and has not been done at this step."""
+        at_end = progress.step == total
+        if progress.step == progress.validated or (progress.step % every and not at_end):
+            return
+        clock = time.perf_counter()
+        score = validate(model, run, stop)
+        if stop():
+            return  # the score is of a part only
+        if not math.isfinite(score.loss):
+            raise TrainingDivergedError(_diverged(run, progress.step, score.loss))
+        is_best = progress.take(score, task)
+        _record(metrics, {"step": progress.step, "validation": score.to_dict()})
+        _save(run, progress, model, optimizer, is_best)
+        epoch = progress.step * recipe.batch_size / size
+        yield Validation(progress.step, epoch, score, time.perf_counter() - clock, is_best)
+
     model.train()
     with run.metrics.open("a", encoding="utf-8") as metrics:
-        ended = progress.ended(recipe, task)
-        clock = time.perf_counter()
-        for tokens, targets in batches(task, recipe, progress.step) if not ended else ():
+        if progress.step:
+            yield from measure()  # an interruption may have come between an update and its validation
+        for tokens, targets in batches(task, recipe, progress.step):
+            if stop() or progress.ended(recipe, task):
+                break
+            clock = time.perf_counter()
             lr = recipe.learning_rate(progress.step, size)
             loss = _update(model, optimizer, tokens, targets, lr, recipe.clip)
             if not math.isfinite(loss):
                 raise TrainingDivergedError(_diverged(run, progress.step, loss))
             progress.step += 1
-            progress.seconds += (elapsed := time.perf_counter() - clock)
             if progress.step % _RECORD_EVERY == 0 or progress.step == total:
                 _record(metrics, {"step": progress.step, "loss": loss, "lr": lr})
-            yield Step(progress.step, total, loss, lr, tokens.numel() / elapsed)
-            stopped = stop()
-            clock = time.perf_counter()
-            if progress.step % every == 0 or progress.step == total:
-                score = validate(model, run, stop)
-                if not (stopped := stop()):
-                    if not math.isfinite(score.loss):
-                        raise TrainingDivergedError(_diverged(run, progress.step, score.loss))
-                    is_best = progress.take(score, task)
-                    _record(metrics, {"step": progress.step, "validation": score.to_dict()})
-                    _save(run, progress, model, optimizer, is_best)
-                    validation_seconds = time.perf_counter() - clock
-                    yield Validation(
-                        progress.step, progress.step * recipe.batch_size / size, score, validation_seconds, is_best
-                    )
-                    ended = progress.ended(recipe, task)
-            if stopped or ended:
-                break
-            clock = time.perf_counter()
-        if not ended and progress.step < total:
+            yield Step(progress.step, total, loss, lr, tokens.numel() / (time.perf_counter() - clock))
+            if not stop():
+                yield from measure()
+        reason = progress.ended(recipe, task) or (
+            "finished" if progress.step == progress.validated == total else "stopped"
+        )
+        if reason == "stopped":
             _save(run, progress, model, optimizer, is_best=False)
-            ended = "stopped"
-    yield End(progress.step, ended or "finished")
+    yield End(progress.step, reason)
 
 
 def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
@@ -178,7 +184,7 @@ class _Progress:
     """The counters of a run, saved with every checkpoint."""
 
     step: int = 0
-    seconds: float = 0.0
+    validated: int = 0
     best: list[float] | None = None
     best_checkpoint: str | None = None
     since_best: int = 0
@@ -194,6 +200,7 @@ class _Progress:
         self.best = merit if is_best else self.best
         self.since_best = 0 if is_best else self.since_best + 1
         self.perfect = score.correct == score.scored
+        self.validated = self.step
         return is_best
 
     def ended(self, recipe: Recipe, task: Task) -> str | None:
