@@ -1,0 +1,212 @@
+"""The command line, in real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+TINY = "--d-model 8 --n-layers 2 --n-units 4 --threads 1"
+QUICK = f"{TINY} --batch-size 4 --validation-sequences 2 --validate-every 5 --train-sequences 40"
+
+
+def latchwork(arguments: str, cwd, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(arguments), cwd=cwd, capture_output=True, text=True, timeout=300, **options)
+
+
+def command(arguments: str) -> list[str]:
+    return [sys.executable, "-m", "latchwork", *arguments.split()]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A folder with a trained run of each task."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "text.txt").write_bytes(b"the quick brown fox jumps over the lazy dog. " * 200)
+    for task in ("latching --size 4", "inductionheads --size 4", "text --data text.txt --window 16"):
+        result = latchwork(f"train {task} {QUICK} --steps 7 --out {task.split()[0]}", folder)
+        assert result.returncode == 0, result.stderr
+    return folder
+
+
+def steps_of(run) -> list[int]:
+    return [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_steps_are_exactly_as_many_as_asked(runs):
+    assert max(steps_of(runs / "latching")) == 7
+    state = json.loads((runs / "latching" / "checkpoints" / "step-00000007" / "state.json").read_text())
+    assert state["step"] == 7
+    info = json.loads(latchwork("info latching --json True", runs).stdout)
+    assert info["updates"] == 7
+    assert info["recipe"]["steps"] == 7
+
+
+@pytest.mark.parametrize(("value", "meant"), [("False", False), ("True", True)])
+def test_flags_mean_what_they_say(tmp_path, value, meant):
+    result = latchwork(f"train latching --size 4 {QUICK} --steps 1 --output-gate {value} --out run", tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["model"]["output_gate"] is meant
+
+
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        ("train latching --stepz 7", "--steps"),
+        ("train latching --sise 7", "--size"),
+        ("evaluate run --lenght 1024", "--length"),
+        ("demo --sede 3", "--seed"),
+    ],
+)
+def test_unknown_flags_exit_non_zero_and_name_the_near_miss(tmp_path, arguments, near):
+    result = latchwork(arguments, tmp_path)
+    assert result.returncode == 2
+    assert near in result.stdout + result.stderr
+    assert "Traceback" not in result.stdout + result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("evaluate nowhere", "nowhere is not a run: it has no config.json"),
+        ("generate nowhere", "nowhere is not a run"),
+        ("info nowhere", "nowhere is not a run"),
+        ("train resume nowhere", "nowhere is not a run"),
+        ("train text --data absent.txt", "there is no file or folder absent.txt"),
+        ("train latching --size 1", "size must be at least 2"),
+        ("train latching --lr 0", "lr must be a positive number"),
+        ("train latching --degree 3", "degree must be 1"),
+        ("train latching --threads 0", "threads must be at least 1"),
+        (
+            "train latching --out latching",
+            "latching holds a run already: resume it with `latchwork train resume latching`",
+        ),
+        ("generate latching", "is a model of latching, not of text"),
+        ("generate text --prompt=", "prompt must have at least one character"),
+        ("generate text --temperature -1", "temperature must be 0 or more"),
+        ("generate text --length -1", "length must be 0 or more"),
+        ("evaluate latching --length 1000", "multiple of the chunk of 1024 steps, got 1000"),
+        ("evaluate latching --threads 0", "threads must be at least 1"),
+        ("bench scan --repeats 0", "repeats must be at least 1"),
+    ],
+)
+def test_mistakes_get_one_clear_line(runs, arguments, message):
+    result = latchwork(arguments, runs)
+    assert result.returncode != 0
+    assert message in " ".join((result.stdout + result.stderr).replace("│", " ").split())
+    assert "Traceback" not in result.stderr
+
+
+def test_evaluation_says_what_it_measured_and_writes_it(runs):
+    for name, answers in (("latching", 2 * 4096), ("inductionheads", 2 * 4)):
+        result = latchwork(f"evaluate {name} --length 4096 --sequences 2 --threads 1", runs)
+        assert result.returncode == 0, result.stderr
+        for word in ("overall", "worst chunk", "floor", "tokens/s", "4,096", f"{answers:,}"):
+            assert word in result.stdout
+        written = json.loads((runs / name / "evaluation.json").read_text())
+        assert written["scored"] == answers
+        assert "Accuracy against length" in (runs / name / "report.html").read_text("utf-8")
+        again = json.loads(latchwork(f"evaluate {name} --length 4096 --sequences 2 --json True", runs).stdout)
+        for key in ("correct", "scored", "chunks", "floor", "worst_chunk"):
+            assert again[key] == written[key]
+
+
+def test_text_is_evaluated_in_bits_and_generated(runs):
+    result = latchwork("evaluate text", runs)
+    assert "bits per byte" in result.stdout
+    first = latchwork("generate text --prompt the --length 40 --seed 1", runs)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.startswith("the")
+    assert 20 <= len(first.stdout) <= 44
+    assert latchwork("generate text --prompt the --length 40 --seed 1", runs).stdout == first.stdout
+    assert latchwork("generate text --prompt the --length 40 --seed 2", runs).stdout != first.stdout
+
+
+def test_generation_ends_quietly_when_nobody_reads(runs):
+    process = subprocess.Popen(
+        command("generate text --length 0"), cwd=runs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.read(20)
+    process.stdout.close()
+    assert process.wait(timeout=60) == 1
+    assert process.stderr.read() == ""
+
+
+def test_a_demo_refuses_to_replace_another_run(runs):
+    result = latchwork("demo --out latching", runs)
+    assert result.returncode == 1
+    assert "latching holds another run" in result.stderr
+
+
+def wait_for(condition, process, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened"
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_interrupted_and_killed_runs_resume_to_the_same_losses(tmp_path, number):
+    options = f"{QUICK} --steps 400 --validate-every 20 --dropout 0.3 --patience None"
+    whole = latchwork(f"train inductionheads --size 4 {options} --out whole", tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    process = subprocess.Popen(
+        command(f"train inductionheads --size 4 {options} --out cut"),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    metrics = tmp_path / "cut" / "metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.read_text().count("validation") >= 2, process)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=120)
+    assert "Traceback" not in errors
+    if number != signal.SIGKILL:
+        assert process.returncode == 130
+        assert "go on with `latchwork train resume cut`" in errors
+    assert max(steps_of(tmp_path / "cut")) < 400
+    resumed = latchwork("train resume cut --threads 1", tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "going on after step" in resumed.stderr
+    assert metrics.read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
+
+
+def test_a_diverging_loss_is_one_clear_line(tmp_path):
+    result = latchwork(f"train latching --size 4 {QUICK} --steps 50 --lr 1e30 --out run", tmp_path)
+    assert result.returncode == 1
+    line = result.stderr.strip().splitlines()[-1]
+    assert line.startswith("latchwork: error: the loss became")
+    assert "Traceback" not in result.stderr
+
+
+def test_help_is_there_for_every_command(tmp_path):
+    for name in (
+        "",
+        "demo",
+        "train",
+        "train latching",
+        "train text",
+        "train resume",
+        "evaluate",
+        "generate",
+        "bench",
+        "info",
+    ):
+        result = latchwork(f"{name} --help", tmp_path)
+        assert result.returncode == 0
+        assert "usage: latchwork" in result.stdout
+
+
+def test_info_names_the_parts(tmp_path):
+    facts = json.loads(latchwork("info --json True", tmp_path).stdout)
+    assert facts["scan backends"] == ["reference", "cpu"]
+    assert {"latchwork", "torch", "numba", "threads"} <= facts.keys()

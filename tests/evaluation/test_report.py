@@ -1,0 +1,94 @@
+"""The report, in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from latchwork import CascadeConfig
+from latchwork.evaluation.report import write_report
+from latchwork.tasks import get
+from latchwork.training.recipe import Recipe
+from latchwork.training.run import Run, write_json
+
+VALIDATION = {"accuracy": 0.5, "floor": 0.25, "loss": 1.0, "bits": 1.44, "correct": 50, "scored": 100}
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = Run(tmp_path / "run <b>", get("latching", size=4), CascadeConfig(), Recipe())
+    run.create()
+    records = [{"step": 10 * i, "loss": 2.0 / i, "lr": 1e-3} for i in range(1, 20)]
+    records += [{"step": 100, "validation": VALIDATION}, {"step": 190, "validation": {**VALIDATION, "correct": 100}}]
+    run.metrics.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return run
+
+
+def add_evaluation(run):
+    scored, correct = [1000] * 64, [1000] * 63 + [999]
+    result = {
+        **{"length": 65_536, "sequences": 1, "chunk": 1024, "floor": 0.25, "correct": 63_999, "scored": 64_000},
+        "worst_chunk": {"index": 63, "correct": 999, "scored": 1000},
+        "chunks": {"correct": correct, "scored": scored},
+    }
+    write_json(run.path / "evaluation.json", result)
+
+
+def test_the_report_needs_nothing_from_anywhere(run):
+    add_evaluation(run)
+    page = write_report(run).read_text("utf-8")
+    addresses = set(re.findall(r'(?:src|href)\s*=\s*"([^"]*)"', page)) | set(re.findall(r"url\(([^)]*)\)", page))
+    assert all(a.startswith(("#", "data:")) for a in addresses), addresses
+    assert "<script" not in page
+    assert "@import" not in page
+    assert "run &lt;b&gt;" in page
+
+
+def test_the_report_is_the_same_every_time(run):
+    add_evaluation(run)
+    first = write_report(run).read_bytes()
+    assert write_report(run).read_bytes() == first
+
+
+def test_the_report_shows_curves_floor_and_configuration_in_a_browser(run):
+    chromium = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
+    if chromium is None:
+        pytest.skip("no Chromium on this machine")
+    add_evaluation(run)
+    path = write_report(run)
+    profile = path.parent / "profile"
+    options = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    command = [chromium, *options.split(), "--disable-component-update", "--disable-sync", f"--user-data-dir={profile}"]
+    dom = subprocess.run(
+        [*command, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=120, check=True
+    ).stdout
+    text = re.sub(r"<style.*?</style>|<svg.*?</svg>", "", dom, flags=re.S)
+    for shown in ("latchwork: latching(4)", "Learning curve", "Accuracy against length", "100.0%", "99.9%", "65,536"):
+        assert shown in text
+    for shown in ("in the worst chunk", "floor: always the commonest label", "asymmetric", "train_sequences"):
+        assert shown in text
+    assert dom.count("<svg") == 2
+    picture = path.parent / "page.png"
+    subprocess.run(
+        [*command, "--window-size=1000,1800", f"--screenshot={picture}", path.as_uri()],
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    import matplotlib.image
+
+    pixels = matplotlib.image.imread(picture)[..., :3]
+    blue = (abs(pixels - [0x1F / 255, 0x6F / 255, 0xEB / 255]).max(axis=-1) < 0.1).sum()
+    orange = (abs(pixels - [0xD9 / 255, 0x73 / 255, 0x0D / 255]).max(axis=-1) < 0.1).sum()
+    assert blue > 300, "the curves are not to be seen"
+    assert orange > 100, "the floor is not to be seen"
+
+
+def test_a_run_that_has_just_begun_has_a_report(tmp_path):
+    run = Run(tmp_path / "new", get("latching", size=4), CascadeConfig(), Recipe())
+    run.create()
+    assert "Configuration" in write_report(run).read_text("utf-8")
