@@ -184,5 +184,5 @@ def test_bad_options_are_named(tmp_path, make, message):
 
 def test_text_that_is_too_short_is_named(tmp_path):
     (tmp_path / "t").write_bytes(b"x" * 50)
-    with pytest.raises(ValueError, match=r"50 bytes.*too few for windows of 256"):
+    with pytest.raises(ValueError, match=r"50 bytes.*too few for windows of 512"):
         _ = tasks.get("text", data=tmp_path / "t").parts

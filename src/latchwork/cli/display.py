@@ -24,7 +24,9 @@ class Bar:
     """Progress of one piece of long work, on standard error."""
 
     def __init__(self, label: str, total: int) -> None:
-        self.label, self.total, self.last = label, total, time.monotonic()
+        self.label, self.total = label, total
+        self.began = self.last = time.monotonic()
+        self.first = 0
         self.progress: Progress | None = None
 
     def __enter__(self) -> Bar:
@@ -41,11 +43,14 @@ class Bar:
 
     def update(self, done: int, note: str) -> None:
         """Show how far it is; off a terminal at most one line in ten seconds."""
+        self.first = self.first or done  # a run that is resumed does not begin at 1
+        now = time.monotonic()
         if self.progress is not None:
             self.progress.update(self.progress.task_ids[0], completed=done, note=note)
-        elif time.monotonic() - self.last >= _SECONDS_BETWEEN_LINES:
-            self.last = time.monotonic()
-            say(f"{self.label} {done:,}/{self.total:,} · {note}")
+        elif now - self.last >= _SECONDS_BETWEEN_LINES:
+            self.last = now
+            left = (now - self.began) * (self.total - done) / max(1, done - self.first)
+            say(f"{self.label} {done:,}/{self.total:,} · {note} · {left:,.0f} s left")
 
 
 def say(text: str) -> None:

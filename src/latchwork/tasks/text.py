@@ -25,7 +25,7 @@ class Text(Task):
 
     data: Path
     """File or folder of text."""
-    window: int = 256
+    window: int = 512
     """Length of a training sequence in bytes."""
     train_share: float = 0.9
     """Share of the bytes, from the start, that trains."""

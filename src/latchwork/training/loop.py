@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,7 +118,8 @@ def train(run: Run, *, resume: bool = False, stop: Callable[[], bool] = lambda: 
                 break
             clock = time.perf_counter()
             lr = recipe.learning_rate(progress.step, size)
-            loss = _update(model, optimizer, tokens, targets, lr, recipe.clip)
+            with _matmul_in(recipe.matmul):
+                loss = _update(model, optimizer, tokens, targets, lr, recipe.clip)
             if not math.isfinite(loss):
                 raise TrainingDivergedError(_diverged(run, progress.step, loss))
             progress.step += 1
@@ -157,6 +159,16 @@ def validate(model: CascadeLM, run: Run, stop: Callable[[], bool] = lambda: Fals
     recipe, task = run.recipe, run.task
     streams = task.streams("validation", recipe.seed, recipe.validation_sequences, VALIDATION_CHUNK)
     return score_streams(model, streams, task.classes, stop)
+
+
+@contextmanager
+def _matmul_in(precision: str) -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium" if precision == "bfloat16" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _update(
