@@ -71,32 +71,54 @@ def minmax_scan(
     return x, last
 
 
-@functools.cache
-def _cpu():
-    """Register the CPU kernels as an operator; numba is imported here and not before."""
+def _kernel(
+    r: Tensor, s: Tensor, state: Tensor, x0: Tensor, mask: Tensor | None, reset: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    from latchwork.ops import cpu  # imports numba, so not before it is needed
+
+    return cpu.minmax_scan(r, s, state, x0, mask, reset)
+
+
+def _kernel_backward(
+    grad_x: Tensor,
+    grad_last: Tensor,
+    r: Tensor,
+    s: Tensor,
+    state: Tensor,
+    x0: Tensor,
+    mask: Tensor | None,
+    reset: Tensor | None,
+    x: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     from latchwork.ops import cpu
 
-    forward = torch.library.custom_op("latchwork::minmax_scan", cpu.minmax_scan, mutates_args=(), device_types="cpu")
-    backward = torch.library.custom_op(
-        "latchwork::minmax_scan_backward", cpu.minmax_scan_backward, mutates_args=(), device_types="cpu"
-    )
+    return cpu.minmax_scan_backward(grad_x, grad_last, r, s, state, x0, mask, reset, x)
 
-    @forward.register_fake
-    def _(r, s, state, x0, mask, reset):
-        return r.new_empty(r.shape), state.new_empty(state.shape)
 
-    @backward.register_fake
-    def _(grad_x, grad_last, r, s, state, x0, mask, reset, x):
-        return r.new_empty(r.shape), r.new_empty(r.shape), r.new_empty(state.shape), r.new_empty(state.shape)
+_define = functools.partial(torch.library.custom_op, mutates_args=(), device_types="cpu")
+_operator = _define("latchwork::minmax_scan", _kernel)
+_operator_backward = _define("latchwork::minmax_scan_backward", _kernel_backward)
 
-    def save(ctx, inputs, output):
-        ctx.save_for_backward(*inputs, output[0])
 
-    def differentiate(ctx, grad_x, grad_last):
-        return *backward(grad_x, grad_last, *ctx.saved_tensors), None, None
+@_operator.register_fake
+def _(r, s, state, x0, mask, reset):
+    return r.new_empty(r.shape), state.new_empty(state.shape)
 
-    forward.register_autograd(differentiate, setup_context=save)
-    return forward, cpu.minmax_scan
+
+@_operator_backward.register_fake
+def _(grad_x, grad_last, r, s, state, x0, mask, reset, x):
+    return r.new_empty(r.shape), r.new_empty(r.shape), r.new_empty(state.shape), r.new_empty(state.shape)
+
+
+def _save(ctx, inputs, output):
+    ctx.save_for_backward(*inputs, output[0])
+
+
+def _differentiate(ctx, grad_x, grad_last):
+    return *_operator_backward(grad_x, grad_last, *ctx.saved_tensors), None, None
+
+
+_operator.register_autograd(_differentiate, setup_context=_save)
 
 
 def _resolve(backend: str, r: Tensor, inputs: tuple[Tensor, ...]) -> Callable:
@@ -109,8 +131,7 @@ def _resolve(backend: str, r: Tensor, inputs: tuple[Tensor, ...]) -> Callable:
         raise ValueError(f'backend "cpu" needs tensors on the CPU, got r on {r.device}; use backend="auto"')
     if backend == "reference" or not on_cpu:
         return reference.minmax_scan
-    operator, kernel = _cpu()
-    return kernel if _is_plain(inputs) else operator
+    return _kernel if _is_plain(inputs) else _operator
 
 
 def _is_plain(inputs: tuple[Tensor, ...]) -> bool:
