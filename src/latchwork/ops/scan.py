@@ -6,7 +6,6 @@ operation each.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import torch
@@ -95,9 +94,10 @@ def _kernel_backward(
     return cpu.minmax_scan_backward(grad_x, grad_last, r, s, state, x0, mask, reset, x)
 
 
-_define = functools.partial(torch.library.custom_op, mutates_args=(), device_types="cpu")
-_operator = _define("latchwork::minmax_scan", _kernel)
-_operator_backward = _define("latchwork::minmax_scan_backward", _kernel_backward)
+_operator = torch.library.custom_op("latchwork::minmax_scan", _kernel, mutates_args=(), device_types="cpu")
+_operator_backward = torch.library.custom_op(
+    "latchwork::minmax_scan_backward", _kernel_backward, mutates_args=(), device_types="cpu"
+)
 
 
 @_operator.register_fake
