@@ -129,13 +129,13 @@ def test_text_is_evaluated_in_bits_and_generated(runs):
 
 
 def test_generation_ends_quietly_when_nobody_reads(runs):
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command("generate text --length 0"), cwd=runs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout.read(20)
-    process.stdout.close()
-    assert process.wait(timeout=60) == 1
-    assert process.stderr.read() == ""
+    ) as process:
+        assert process.stdout.read(20)
+        process.stdout.close()
+        assert process.wait(timeout=60) == 1
+        assert process.stderr.read() == ""
 
 
 def test_a_demo_refuses_to_replace_another_run(runs):

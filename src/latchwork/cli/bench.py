@@ -12,7 +12,7 @@ import tyro
 from latchwork.bench.scan import bench_scan
 from latchwork.bench.step import bench_step
 from latchwork.bench.timing import machine
-from latchwork.cli.display import print_json, say, show_table
+from latchwork.cli.display import print_json, say, set_threads, show_table
 from latchwork.training.run import write_json
 
 _BENCHES = {"scan": bench_scan, "step": bench_step}
@@ -36,8 +36,7 @@ class Bench:
     def run(self) -> int:
         if self.repeats < 1:
             raise ValueError(f"repeats must be at least 1, got {self.repeats}")
-        if self.threads is not None:
-            torch.set_num_threads(self.threads)
+        set_threads(self.threads)
         say(f"measuring {self.what}, {torch.get_num_threads()} threads")
         rows = _BENCHES[self.what](self.repeats)
         result: dict[str, Any] = {"bench": self.what, "machine": machine(), "rows": rows}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -72,6 +73,15 @@ def print_json(content: dict[str, Any]) -> None:
     """The result for machines, on standard output."""
     json.dump(content, sys.stdout)
     sys.stdout.write("\n")
+
+
+def set_threads(threads: int | None) -> None:
+    """Compute with this many threads; None leaves PyTorch's choice."""
+    if threads is None:
+        return
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, got {threads}")
+    torch.set_num_threads(threads)
 
 
 @contextmanager

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 import tyro
 
-from latchwork.cli.display import Bar, print_json, say, show_table
+from latchwork.cli.display import Bar, print_json, say, set_threads, show_table
 from latchwork.cli.train import report
 from latchwork.evaluation.extrapolate import extrapolate
 from latchwork.evaluation.measure import percent, score_streams
@@ -41,8 +40,7 @@ class Evaluate:
     def run(self) -> int:
         run = Run.open(self.run_folder)
         model, chosen = run.trained()
-        if self.threads is not None:
-            torch.set_num_threads(self.threads)
+        set_threads(self.threads)
         say(f"evaluating {chosen.path}")
         result = self.measure(run, model)
         write_json(run.path / "evaluation.json", result)

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Union
 
-import torch
 import tyro
 
-from latchwork.cli.display import Bar, interruptible, print_json, say
+from latchwork.cli.display import Bar, interruptible, print_json, say, set_threads
 from latchwork.evaluation.measure import percent
 from latchwork.evaluation.report import write_report
 from latchwork.nn.config import CascadeConfig
@@ -36,10 +35,11 @@ class _Train:
     """Print the result as JSON."""
 
     def run(self) -> int:
+        set_threads(self.threads)
         run = Run(self.out or free_folder(self.task, self.recipe), self.task, self.model, self.recipe)
         run.task.batch("train", 0, [0])  # unreadable data is an error before there is a folder
         run.create()
-        return train_and_report(run, resume=False, threads=self.threads, as_json=self.json)
+        return train_and_report(run, resume=False, as_json=self.json)
 
 
 @dataclass(kw_only=True)
@@ -77,7 +77,8 @@ class Resume:
     """Print the result as JSON."""
 
     def run(self) -> int:
-        return train_and_report(Run.open(self.run_folder), resume=True, threads=self.threads, as_json=self.json)
+        set_threads(self.threads)
+        return train_and_report(Run.open(self.run_folder), resume=True, as_json=self.json)
 
 
 TRAIN = Union[  # noqa: UP007
@@ -99,12 +100,8 @@ def free_folder(task: Task, recipe: Recipe) -> Path:
     return path
 
 
-def train_and_report(run: Run, *, resume: bool, threads: int | None = None, as_json: bool = False) -> int:
+def train_and_report(run: Run, *, resume: bool, as_json: bool = False) -> int:
     """Train with progress, write the report, say what is where; returns the exit status."""
-    if threads is not None:
-        if threads < 1:
-            raise ValueError(f"threads must be at least 1, got {threads}")
-        torch.set_num_threads(threads)
     describe(run)
     result: dict[str, Any] = {"run": str(run.path)}
     end = End(0, "stopped")
@@ -153,7 +150,8 @@ def describe(run: Run) -> None:
     say(f"{run.task.name} ({task}) · {parameters:,} parameters · run folder {run.path}")
     if run.task.measure == "accuracy":
         shares = run.task.label_distribution("train", run.recipe.seed)
-        say(f"labels in training: {len(shares)} classes, commonest {shares.max():.1%}, rarest {shares.min():.1%}")
+        some = shares[shares > 0]
+        say(f"labels in training: {len(some)} classes occur, commonest {some.max():.1%}, rarest {some.min():.1%}")
 
 
 def report(run: Run) -> None:

@@ -35,8 +35,8 @@ class Latching(RegularTask):
         return 5 * self.size
 
     @property
-    def n_outputs(self) -> int:
-        return self.size
+    def n_outputs(self) -> None:
+        return None
 
     @cached_property
     def machine(self) -> MooreMachine:
