@@ -16,7 +16,7 @@ from latchwork.nn.config import CascadeConfig
 from latchwork.tasks import InductionHeads, Latching, Task, Text
 from latchwork.training.loop import End, Resumed, Step, Validation, train
 from latchwork.training.recipe import Recipe
-from latchwork.training.recipes import TEXT_MODEL, TEXT_RECIPE
+from latchwork.training.recipes import INDUCTION_MODEL, INDUCTION_RECIPE, TEXT_MODEL, TEXT_RECIPE
 from latchwork.training.run import Run
 
 
@@ -54,6 +54,8 @@ class TrainInductionHeads(_Train):
     """InductionHeads: when the marker comes again, say what followed it the first time."""
 
     task: InductionHeads = field(default_factory=InductionHeads)
+    model: CascadeConfig = INDUCTION_MODEL
+    recipe: Recipe = INDUCTION_RECIPE
 
 
 @dataclass(kw_only=True)
