@@ -51,13 +51,18 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     """Matrix product of the algebra, ``(A ⊗ B)[i, j] = max_k min(A[i, k], B[k, j])``.
 
     Arguments: a [..., i, k], b [..., k, j].
-    Returns: [..., i, j]. Ties over k share the gradient evenly.
+    Returns: [..., i, j]. NaN wins. Ties over k share the gradient evenly, and so do NaN.
     """
     if a.shape[-1] != b.shape[-2]:
         raise ValueError(
             f"matmul needs a [..., i, k] and b [..., k, j] with one k, got {tuple(a.shape)} and {tuple(b.shape)}"
         )
-    return meet(a.unsqueeze(-1), b.unsqueeze(-3)).amax(dim=-2)
+    products = meet(a.unsqueeze(-1), b.unsqueeze(-3))
+    nan = torch.isnan(products)
+    count = nan.sum(dim=-2)
+    largest = products.masked_fill(nan, -torch.inf).amax(dim=-2)
+    poisoned = torch.where(nan, products, 0).sum(dim=-2) / count.clamp(min=1)  # as `amax`, whose gradient is NaN there
+    return torch.where(count > 0, poisoned, largest)
 
 
 def apply(step: Step, x: Tensor) -> Tensor:

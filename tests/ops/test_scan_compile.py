@@ -8,7 +8,7 @@ from helpers import assert_same
 from test_scan import draw
 
 from latchwork import CascadeConfig, CascadeLM, minmax_scan
-from latchwork.ops.scan import _operator, _operator_backward
+from latchwork.ops.scan import _SCALAR
 from latchwork.state import detach
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -19,10 +19,12 @@ def test_the_operators_keep_their_promises(flags):
     r, s, state, x0 = draw(2, 6, 5)
     mask, reset = (torch.rand(2, 6) < 0.7, torch.rand(2, 6) < 0.3) if flags else (None, None)
     leaves = tuple(a.clone().requires_grad_() for a in (r, s, state, x0))
-    torch.library.opcheck(_operator, (*leaves, mask, reset))
-    x, last = _operator(r, s, state, x0, mask, reset)
+    torch.library.opcheck(_SCALAR.operator, (*leaves, mask, reset))
+    x, last = _SCALAR.operator(r, s, state, x0, mask, reset)
     gradients = torch.randn_like(x), torch.randn_like(last)
-    torch.library.opcheck(_operator_backward, (*gradients, r, s, state, x0, mask, reset, x))
+    torch.library.opcheck(
+        torch.ops.latchwork.minmax_scan_backward.default, (*gradients, r, s, state, x0, mask, reset, x)
+    )
 
 
 def test_a_compiled_scan_has_the_same_bits_and_gradients():

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from numba import cfunc, float32, float64, int64, types, uint8, void
@@ -44,9 +44,22 @@ def minmax_scan(
     """Scalar units; arguments and results as in `latchwork.ops.reference.minmax_scan`, float32 or float64."""
     r, s, state, x0 = _rows(r), _rows(s), _rows(state), _rows(x0)
     x, last = torch.empty(r.shape, dtype=r.dtype), torch.empty(state.shape, dtype=r.dtype)
+    if last.numel() == 0:
+        return x, last
     plan = _plan(r, _FORWARD_COLUMNS)
-    carry = plan.carry(r.dtype)
-    plan.run(_forward, r, s, state, x0, mask, reset, x, last.data_ptr(), _address(carry))
+    carry = plan.carry(LANES, r.dtype)
+    plan.run(
+        _forward(r.dtype, plan.columns, plan.units < LANES),
+        r,
+        s,
+        state,
+        x0,
+        mask,
+        reset,
+        x,
+        last.data_ptr(),
+        address(carry),
+    )
     return x, last
 
 
@@ -66,11 +79,25 @@ def minmax_scan_backward(
     grad_x, grad_last, x = _rows(grad_x), grad_last.contiguous(), x.contiguous()
     grad_r, grad_s = torch.empty(r.shape, dtype=r.dtype), torch.empty(r.shape, dtype=r.dtype)
     grad_state, grad_x0 = torch.empty(state.shape, dtype=r.dtype), torch.empty(state.shape, dtype=r.dtype)
+    if grad_state.numel() == 0:
+        return grad_r, grad_s, grad_state, grad_x0
     plan = _plan(r, _BACKWARD_COLUMNS)
-    carry, carry_x0 = plan.carry(torch.float64), plan.carry(torch.float64)
+    carry, carry_x0 = plan.carry(LANES, torch.float64), plan.carry(LANES, torch.float64)
     gradients = (grad_last, grad_r, grad_s, grad_state, grad_x0)
     addresses = [grad_x.data_ptr(), grad_x.stride(0), grad_x.stride(1), *(a.data_ptr() for a in gradients)]
-    plan.run(_backward, r, s, state, x0, mask, reset, x, *addresses, _address(carry), _address(carry_x0))
+    plan.run(
+        _backward(r.dtype, plan.columns, plan.units < LANES),
+        r,
+        s,
+        state,
+        x0,
+        mask,
+        reset,
+        x,
+        *addresses,
+        address(carry),
+        address(carry_x0),
+    )
     return grad_r, grad_s, grad_state, grad_x0
 
 
@@ -79,11 +106,11 @@ def _rows(a: Tensor) -> Tensor:
     return a if a.stride(-1) == 1 else a.contiguous()
 
 
-def _address(a: Tensor | None) -> int:
+def address(a: Tensor | None) -> int:
     return 0 if a is None else a.data_ptr()
 
 
-class _Plan(NamedTuple):
+class Plan(NamedTuple):
     """How the work on [rows, time, units] is cut: columns in a group, groups in a row and a tile, steps in a block."""
 
     rows: int
@@ -95,38 +122,40 @@ class _Plan(NamedTuple):
     tile_groups: int
     block: int
 
-    def carry(self, dtype: torch.dtype) -> Tensor | None:
-        """Room for the states between blocks, if there is more than one."""
+    def carry(self, lanes: int, dtype: torch.dtype) -> Tensor | None:
+        """Room for the states between blocks, if there is more than one; a column has `lanes` states."""
         if self.time <= self.block:
             return None
-        return torch.empty(self.rows, self.groups * self.columns * LANES, dtype=dtype)
+        return torch.empty(self.rows, self.groups * self.columns * lanes, dtype=dtype)
 
-    def run(self, kernel, r, s, state, x0, mask, reset, x, *more: int) -> None:
-        if self.rows * self.units == 0:
-            return
+    def run(self, kernel: Any, r, s, state, x0, mask, reset, x, *more: int) -> None:
+        """Call a kernel with this plan, these tensors and the addresses and strides that it has of its own."""
         row_tiles = -(-self.groups // self.tile_groups)
         tiles = self.rows * row_tiles
         fields = (
             *(0, tiles, row_tiles, self.tile_groups, self.groups, self.block, self.time, self.units),
             *(r.data_ptr(), r.stride(0), r.stride(1), s.data_ptr(), s.stride(0), s.stride(1)),
             *(state.data_ptr(), state.stride(0), x0.data_ptr(), x0.stride(0)),
-            *(_address(mask), _address(reset), x.data_ptr(), *more),
+            *(address(mask), address(reset), x.data_ptr(), *more),
         )
         block = (ctypes.c_int64 * len(fields))(*fields)
-        compiled = kernel(r.dtype, self.columns, self.units < LANES)
-        team.run(compiled.address, block, min(self.threads, tiles))
+        team.run(kernel.address, block, min(self.threads, tiles))
 
 
-def _plan(r: Tensor, sizes: tuple[int, ...]) -> _Plan:
-    rows, time, units = r.shape
-    threads = 1 if rows * time * units < _SMALL else team.size()
-    columns = -(-units // LANES)
+def make_plan(rows: int, time: int, units: int, columns: int, step_elements: int, sizes: tuple[int, ...]) -> Plan:
+    """Cut `columns` columns into groups of one of `sizes`; a step reads `step_elements` elements of r in a row."""
+    threads = 1 if rows * time * step_elements < _SMALL else team.size()
     # the largest group that the columns fill and that leaves work for every thread
     size = next((n for n in sizes if n <= columns and rows * -(-columns // n) >= threads), 1)
     groups = -(-columns // size)
     row_tiles = 1 if rows >= 2 * threads or rows == threads else min(groups, 4 * threads)
     tile_groups = max(1, -(-groups // max(1, row_tiles)))
-    return _Plan(rows, time, units, threads, size, groups, tile_groups, max(8, _BLOCK_ELEMENTS // max(1, units)))
+    return Plan(rows, time, units, threads, size, groups, tile_groups, max(8, _BLOCK_ELEMENTS // max(1, step_elements)))
+
+
+def _plan(r: Tensor, sizes: tuple[int, ...]) -> Plan:
+    rows, time, units = r.shape
+    return make_plan(rows, time, units, -(-units // LANES), units, sizes)
 
 
 def _forward_body(real, columns, short):
@@ -232,17 +261,17 @@ def _backward_body(real, columns, short):
 
 @functools.cache
 def _forward(dtype: torch.dtype, columns: int, short: bool) -> CFunc:
-    return _compiled(_forward_body, dtype, columns, short)
+    return compiled(_forward_body, dtype, columns, short)
 
 
 @functools.cache
 def _backward(dtype: torch.dtype, columns: int, short: bool) -> CFunc:
-    return _compiled(_backward_body, dtype, columns, short)
+    return compiled(_backward_body, dtype, columns, short)
 
 
-def _compiled(body, dtype: torch.dtype, columns: int, short: bool) -> CFunc:
+def compiled(body, dtype: torch.dtype, *constants: int) -> CFunc:
     """The machine code of a kernel, from the cache on disk where there is one."""
-    function = body(float32 if dtype == torch.float32 else float64, columns, short)
+    function = body(float32 if dtype == torch.float32 else float64, *constants)
     signature = void(types.CPointer(int64))
     try:
         return cfunc(signature, cache=True)(function)

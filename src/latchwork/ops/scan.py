@@ -7,6 +7,7 @@ operation each.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -54,31 +55,108 @@ def minmax_scan(
 
     Source: arXiv 2605.06384, §4. NaN in r, s or the state wins over numbers, as in `torch.maximum`.
     """
-    _check(r, s)
-    batch, _, units = r.shape
-    x0 = r.new_zeros(units) if x0 is None else _like(x0, "x0", r, (units,), (batch, units))
-    x0 = x0.expand(batch, units)
-    state = x0 if state is None else _like(state, "state", r, (batch, units))
-    mask = None if mask is None else check_flags(mask, "mask", r)
-    reset = None if reset is None else check_flags(reset, "reset", r)
+    _check_tensors("r", r, s)
+    if r.ndim != 3 or r.shape != s.shape:
+        raise ValueError(f"r and s must both be [B, T, D], got r {tuple(r.shape)} and s {tuple(s.shape)}")
+    return _scan(_SCALAR, r, s, state, x0, mask, reset, cu_seqlens, backend)
+
+
+def minmax_matrix_scan(
+    R: Tensor,  # noqa: N803  (the paper's name)
+    s: Tensor,
+    state: Tensor | None = None,
+    *,
+    x0: Tensor | None = None,
+    mask: Tensor | None = None,
+    reset: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    backend: str = "auto",
+) -> tuple[Tensor, Tensor]:
+    """Run x_t = (R_t ⊗ x_{t−1}) ⊕ s_t over time for many vector units of degree n at once.
+
+    Row i of the new state is max(max_k min(R[i, k], x[k]), s[i]).
+
+    Arguments:
+        R: [B, T, U, n, n] reset matrices, float32 or float64; any strides, any degree n.
+        s: [B, T, U, n] set vectors.
+        state: [B, U, n] the state before the first step; `x0` by default.
+        x0: [U, n] or [B, U, n] the state to which resets go; zeros by default.
+        mask, reset, cu_seqlens, backend: as in `minmax_scan`.
+
+    Returns:
+        x [B, T, U, n] every state; last [B, U, n] the last one, or [N, U, n] the last of every document. Gradients
+        go step by step to the active operands; ties over k share evenly, as do ties with s.
+
+    Raises:
+        TypeError, ValueError: as in `minmax_scan`.
+
+    Source: arXiv 2605.06384, §4.
+    """
+    _check_tensors("R", R, s)
+    if R.ndim != 5 or s.ndim != 4 or R.shape != (*s.shape, s.shape[-1]):
+        raise ValueError(f"R must be [B, T, U, n, n] and s [B, T, U, n], got R {tuple(R.shape)} and s {tuple(s.shape)}")
+    return _scan(_VECTOR, R, s, state, x0, mask, reset, cu_seqlens, backend)
+
+
+def _scan(kind: _Kind, r, s, state, x0, mask, reset, cu_seqlens, backend) -> tuple[Tensor, Tensor]:
+    batch, units = s.shape[0], s.shape[2:]
+    x0 = s.new_zeros(units) if x0 is None else _like(x0, "x0", s, tuple(units), (batch, *units))
+    x0 = x0.expand(batch, *units)
+    state = x0 if state is None else _like(state, "state", s, (batch, *units))
+    mask = None if mask is None else check_flags(mask, "mask", s)
+    reset = None if reset is None else check_flags(reset, "reset", s)
     if cu_seqlens is not None:
-        reset = join_boundaries(reset, check_cu_seqlens(cu_seqlens, r))
-    scan = _resolve(backend, r, (r, s, state, x0))
+        reset = join_boundaries(reset, check_cu_seqlens(cu_seqlens, s))
+    scan = _resolve(kind, backend, s, (r, s, state, x0))
     x, last = scan(r, s, state, x0, mask, reset)
     if cu_seqlens is not None:
         last = x[0, cu_seqlens[1:].long() - 1]
     return x, last
 
 
-def _kernel(
+class _Kind(NamedTuple):
+    """The implementations for one kind of unit; all share their arguments and results with the reference."""
+
+    reference: Callable
+    kernel: Callable
+    operator: Callable
+
+
+def _operators(name: str, forward: Callable, backward: Callable) -> Callable:
+    """Register kernels with PyTorch as one differentiable operator."""
+    operator = torch.library.custom_op(f"latchwork::{name}", forward, mutates_args=(), device_types="cpu")
+    gradient = torch.library.custom_op(f"latchwork::{name}_backward", backward, mutates_args=(), device_types="cpu")
+
+    @operator.register_fake
+    def _(r, s, state, x0, mask, reset):
+        return s.new_empty(s.shape), state.new_empty(state.shape)
+
+    @gradient.register_fake
+    def _(grad_x, grad_last, r, s, state, x0, mask, reset, x):
+        return r.new_empty(r.shape), s.new_empty(s.shape), state.new_empty(state.shape), state.new_empty(state.shape)
+
+    def save(ctx, inputs, output):
+        ctx.save_for_backward(*inputs, output[0])
+
+    def differentiate(ctx, grad_x, grad_last):
+        return *gradient(grad_x, grad_last, *ctx.saved_tensors), None, None
+
+    operator.register_autograd(differentiate, setup_context=save)
+    return operator
+
+
+# The kernels are imported inside: they import numba, which is not to be loaded before it is needed.
+
+
+def _scalar(
     r: Tensor, s: Tensor, state: Tensor, x0: Tensor, mask: Tensor | None, reset: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    from latchwork.ops import cpu  # imports numba, so not before it is needed
+    from latchwork.ops import cpu
 
     return cpu.minmax_scan(r, s, state, x0, mask, reset)
 
 
-def _kernel_backward(
+def _scalar_backward(
     grad_x: Tensor,
     grad_last: Tensor,
     r: Tensor,
@@ -94,34 +172,35 @@ def _kernel_backward(
     return cpu.minmax_scan_backward(grad_x, grad_last, r, s, state, x0, mask, reset, x)
 
 
-_operator = torch.library.custom_op("latchwork::minmax_scan", _kernel, mutates_args=(), device_types="cpu")
-_operator_backward = torch.library.custom_op(
-    "latchwork::minmax_scan_backward", _kernel_backward, mutates_args=(), device_types="cpu"
-)
+def _vector(
+    r: Tensor, s: Tensor, state: Tensor, x0: Tensor, mask: Tensor | None, reset: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    from latchwork.ops import cpu_matrix
+
+    return cpu_matrix.minmax_matrix_scan(r, s, state, x0, mask, reset)
 
 
-@_operator.register_fake
-def _(r, s, state, x0, mask, reset):
-    return r.new_empty(r.shape), state.new_empty(state.shape)
+def _vector_backward(
+    grad_x: Tensor,
+    grad_last: Tensor,
+    r: Tensor,
+    s: Tensor,
+    state: Tensor,
+    x0: Tensor,
+    mask: Tensor | None,
+    reset: Tensor | None,
+    x: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    from latchwork.ops import cpu_matrix
+
+    return cpu_matrix.minmax_matrix_scan_backward(grad_x, grad_last, r, s, state, x0, mask, reset, x)
 
 
-@_operator_backward.register_fake
-def _(grad_x, grad_last, r, s, state, x0, mask, reset, x):
-    return r.new_empty(r.shape), r.new_empty(r.shape), r.new_empty(state.shape), r.new_empty(state.shape)
+_SCALAR = _Kind(reference.minmax_scan, _scalar, _operators("minmax_scan", _scalar, _scalar_backward))
+_VECTOR = _Kind(reference.minmax_matrix_scan, _vector, _operators("minmax_matrix_scan", _vector, _vector_backward))
 
 
-def _save(ctx, inputs, output):
-    ctx.save_for_backward(*inputs, output[0])
-
-
-def _differentiate(ctx, grad_x, grad_last):
-    return *_operator_backward(grad_x, grad_last, *ctx.saved_tensors), None, None
-
-
-_operator.register_autograd(_differentiate, setup_context=_save)
-
-
-def _resolve(backend: str, r: Tensor, inputs: tuple[Tensor, ...]) -> Callable:
+def _resolve(kind: _Kind, backend: str, r: Tensor, inputs: tuple[Tensor, ...]) -> Callable:
     if backend not in BACKENDS:
         raise ValueError(
             f"backend {backend!r} is not available in this installation; choose one of {', '.join(BACKENDS)}"
@@ -130,8 +209,8 @@ def _resolve(backend: str, r: Tensor, inputs: tuple[Tensor, ...]) -> Callable:
     if backend == "cpu" and not on_cpu:
         raise ValueError(f'backend "cpu" needs tensors on the CPU, got r on {r.device}; use backend="auto"')
     if backend == "reference" or not on_cpu:
-        return reference.minmax_scan
-    return _kernel if _is_plain(inputs) else _operator
+        return kind.reference
+    return kind.kernel if _is_plain(inputs) else kind.operator
 
 
 def _is_plain(inputs: tuple[Tensor, ...]) -> bool:
@@ -143,18 +222,18 @@ def _is_plain(inputs: tuple[Tensor, ...]) -> bool:
     )
 
 
-def _check(r: Tensor, s: Tensor) -> None:
-    for name, a in (("r", r), ("s", s)):
+def _check_tensors(r_name: str, r: Tensor, s: Tensor) -> None:
+    for name, a in ((r_name, r), ("s", s)):
         if not isinstance(a, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(a).__name__}")
-    if r.ndim != 3 or r.shape != s.shape:
-        raise ValueError(f"r and s must both be [B, T, D], got r {tuple(r.shape)} and s {tuple(s.shape)}")
     if r.dtype != s.dtype or r.device != s.device:
         raise TypeError(
-            f"r and s must share dtype and device, got r {r.dtype} on {r.device} and s {s.dtype} on {s.device}"
+            f"{r_name} and s must share dtype and device, got {r.dtype} on {r.device} and {s.dtype} on {s.device}"
         )
     if r.dtype not in _DTYPES:
-        raise TypeError(f"r and s must be float32 or float64, got {r.dtype}; convert them, for example with .float()")
+        raise TypeError(
+            f"{r_name} and s must be float32 or float64, got {r.dtype}; convert them, for example with .float()"
+        )
 
 
 def _like(a: Tensor, name: str, r: Tensor, *shapes: tuple[int, ...]) -> Tensor:
@@ -162,7 +241,7 @@ def _like(a: Tensor, name: str, r: Tensor, *shapes: tuple[int, ...]) -> Tensor:
         raise TypeError(f"{name} must be a tensor, got {type(a).__name__}")
     if tuple(a.shape) not in shapes:
         wanted = " or ".join(str(shape) for shape in shapes)
-        raise ValueError(f"{name} must be {wanted} beside r {tuple(r.shape)}, got {tuple(a.shape)}")
+        raise ValueError(f"{name} must be {wanted} beside r and s of {tuple(r.shape)}, got {tuple(a.shape)}")
     if a.dtype != r.dtype or a.device != r.device:
         raise TypeError(f"{name} must be {r.dtype} on {r.device} like r, got {a.dtype} on {a.device}")
     return a

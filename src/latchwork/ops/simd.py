@@ -245,25 +245,25 @@ def _step(builder, r, s, x):
 
 def _step_backward(builder, r, s, x, g):
     meet = builder.select(builder.fcmp_ordered("<", r, x), r, x)
-    meet = builder.select(_is_nan(builder, r), r, meet)
-    to_meet, to_s = _share(builder, meet, s, builder.fcmp_unordered("ugt", meet, s), g)
-    to_x, to_r = _share(builder, x, r, builder.fcmp_unordered("ult", x, r), to_meet)
+    meet = builder.select(is_nan(builder, r), r, meet)
+    to_meet, to_s = share(builder, meet, s, builder.fcmp_unordered("ugt", meet, s), g)
+    to_x, to_r = share(builder, x, r, builder.fcmp_unordered("ult", x, r), to_meet)
     return to_x, to_r, to_s
 
 
-def _is_nan(builder, a):
+def is_nan(builder, a):
     return builder.fcmp_unordered("uno", a, a)
 
 
-def _share(builder, a, b, a_wins_or_nan, g):
+def share(builder, a, b, a_wins_or_nan, g):
     """Split g between a and b: all to the winner, NaN beats numbers, half to each at a tie.
 
     `a_wins_or_nan` is true where a wins or either is NaN.
     """
-    nan_a, nan_b = _is_nan(builder, a), _is_nan(builder, b)
+    nan_a, nan_b = is_nan(builder, a), is_nan(builder, b)
     equal = builder.or_(builder.fcmp_ordered("==", a, b), builder.and_(nan_a, nan_b))
     to_a = builder.and_(a_wins_or_nan, builder.not_(nan_b))
-    half, zero = builder.fmul(g, ir.Constant(g.type, [0.5] * LANES)), ir.Constant(g.type, None)
+    half, zero = builder.fmul(g, ir.Constant(g.type, [0.5] * g.type.count)), ir.Constant(g.type, None)
     share_a = builder.select(equal, half, builder.select(to_a, g, zero))
     share_b = builder.select(equal, half, builder.select(to_a, zero, g))
     return share_a, share_b

@@ -1,0 +1,159 @@
+"""The scan of vector units."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from helpers import assert_same
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_scan import BACKENDS, DTYPES, every_backend, every_dtype
+
+from latchwork import minmax_matrix_scan, minmax_scan
+
+INF, NAN = torch.inf, torch.nan
+
+
+def draw(batch: int, time: int, units: int, degree: int, dtype: torch.dtype = torch.float32, special: float = 0.0):
+    """R, s, state and x0 with many ties; a share `special` of the values are infinities and NaN."""
+
+    def numbers(*shape: int) -> torch.Tensor:
+        values = torch.randint(-3, 4, shape).to(dtype)
+        kinds = torch.tensor([INF, -INF, NAN], dtype=dtype)[torch.randint(0, 3, shape)]
+        return torch.where(torch.rand(shape) < special, kinds, values)
+
+    lead = (batch, time, units, degree)
+    return numbers(*lead, degree), numbers(*lead), numbers(batch, units, degree), numbers(batch, units, degree)
+
+
+def permutation(order: list[int]) -> torch.Tensor:
+    """The reset matrix that moves state order[i] to i: +inf there, −inf elsewhere."""
+    eye = torch.eye(len(order), dtype=torch.bool)[order]
+    return torch.where(eye, INF, -INF)
+
+
+@every_backend
+@pytest.mark.parametrize("degree", [2, 3, 4, 5])
+def test_a_unit_of_degree_n_permutes_n_values_exactly_for_ever(backend, degree):
+    """What no scalar unit can do: count modulo n."""
+    time = 50
+    cycle = permutation([(i + 1) % degree for i in range(degree)])
+    matrices = cycle.expand(1, time, 1, degree, degree)
+    state = torch.rand(1, 1, degree)
+    x, last = minmax_matrix_scan(matrices, torch.full((1, time, 1, degree), -INF), state, backend=backend)
+    for t in range(time):
+        assert_same(x[0, t, 0], state[0, 0].roll(-(t + 1)))
+    assert_same(last, x[:, -1])
+
+
+@every_backend
+@every_dtype
+def test_degree_one_is_the_scalar_scan(backend, dtype):
+    r, s, state, x0 = draw(3, 20, 18, 1, dtype, special=0.1)
+    x, last = minmax_matrix_scan(r, s, state, x0=x0, backend=backend)
+    y, end = minmax_scan(r[..., 0, 0], s[..., 0], state[..., 0], x0=x0[..., 0], backend=backend)
+    assert_same(x[..., 0], y)
+    assert_same(last[..., 0], end)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_backends_have_the_same_values_and_gradients(data):
+    batch, time, units = (data.draw(st.integers(1, high)) for high in (3, 20, 9))
+    degree = data.draw(st.sampled_from([1, 2, 3, 4, 8]))
+    special = data.draw(st.sampled_from([0.0, 0.05, 0.4]))
+    torch.manual_seed(data.draw(st.integers(0, 2**32 - 1)))
+    dtype = data.draw(st.sampled_from(DTYPES))
+    inputs = draw(batch, time, units, degree, dtype, special)
+    flags = [torch.rand(batch, time) < share if data.draw(st.booleans()) else None for share in (0.7, 0.2)]
+    outcomes = []
+    for backend in BACKENDS:
+        leaves = [a.clone().requires_grad_() for a in inputs]
+        r, s, state, x0 = leaves
+        x, last = minmax_matrix_scan(r, s, state, x0=x0, mask=flags[0], reset=flags[1], backend=backend)
+        generator = torch.Generator().manual_seed(1)
+        up = [torch.randint(-4, 5, a.shape, generator=generator).to(dtype) for a in (x, last)]
+        gradients = torch.autograd.grad((x, last), leaves, up, allow_unused=True, materialize_grads=True)
+        outcomes.append(((x, last), gradients))
+    for expected, actual in zip(outcomes[0][0], outcomes[1][0], strict=True):
+        assert_same(actual, expected)
+    for expected, actual in zip(outcomes[0][1], outcomes[1][1], strict=True):
+        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12 if dtype == torch.float64 else 1e-4)
+
+
+@every_backend
+def test_weights_of_a_step_sum_to_one(backend):
+    inputs = draw(3, 1, 10, 3, torch.float64, special=0.2)
+    leaves = [a.requires_grad_() for a in inputs[:3]]
+    x, _ = minmax_matrix_scan(*leaves, backend=backend)
+    gradients = torch.autograd.grad(x.sum(), leaves)
+    total = sum(g.sum() for g in gradients)
+    assert total.item() == pytest.approx(x.numel(), rel=1e-12)
+
+
+@every_backend
+def test_gradcheck_on_distinct_values(backend):
+    values = torch.randperm(2 * 5 * 3 * 9 + 2 * 5 * 3 * 3 + 18).double() / 10
+    r, s, state = values[:270].reshape(2, 5, 3, 3, 3), values[270:360].reshape(2, 5, 3, 3), values[360:]
+    leaves = [a.clone().requires_grad_() for a in (r, s - 9, state.reshape(2, 3, 3))]
+    assert torch.autograd.gradcheck(lambda *a: minmax_matrix_scan(*a, backend=backend), leaves)
+
+
+@every_backend
+def test_packed_documents_and_carried_states(backend):
+    r, s, state, x0 = draw(1, 12, 5, 2)
+    whole, last = minmax_matrix_scan(r, s, state, backend=backend)
+    first, between = minmax_matrix_scan(r[:, :5], s[:, :5], state, backend=backend)
+    second, end = minmax_matrix_scan(r[:, 5:], s[:, 5:], between, backend=backend)
+    assert_same(whole, torch.cat([first, second], dim=1))
+    assert_same(last, end)
+    packed, ends = minmax_matrix_scan(r, s, x0=x0[0], cu_seqlens=torch.tensor([0, 5, 12]), backend=backend)
+    for i, part in enumerate((slice(0, 5), slice(5, 12))):
+        alone, alone_end = minmax_matrix_scan(r[:, part], s[:, part], x0=x0[0], backend=backend)
+        assert_same(packed[:, part], alone)
+        assert_same(ends[i : i + 1], alone_end)
+
+
+def test_any_strides_and_thread_counts_give_the_same_bits(threads):
+    base_r, base_s = torch.randn(6, 40, 8, 4, 4), torch.randn(6, 40, 8, 4)
+    views = [
+        (base_r.transpose(0, 1), base_s.transpose(0, 1)),
+        (base_r.transpose(-1, -2), base_s[:, :, :1].expand_as(base_s)),
+        (base_r[:, ::2], base_s[:, 1::2]),
+        (base_r[:, :1].expand_as(base_r), base_s),
+    ]
+    for r, s in views:
+        expected = minmax_matrix_scan(r.contiguous(), s.contiguous())
+        for count in (1, 2, 8):
+            threads(count)
+            for a, b in zip(minmax_matrix_scan(r, s), expected, strict=True):
+                assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 3, 2), (0, 4, 3, 2), (2, 4, 0, 2), (2, 4, 3, 0)])
+def test_empty_dimensions(shape):
+    s = torch.zeros(shape, requires_grad=True)
+    r = torch.zeros(*shape, shape[-1], requires_grad=True)
+    x, last = minmax_matrix_scan(r, s)
+    assert x.shape == shape
+    assert last.shape == (shape[0], *shape[2:])
+    (x.sum() + last.sum()).backward()
+
+
+def test_bad_shapes_are_named():
+    s = torch.zeros(2, 3, 4, 5)
+    with pytest.raises(ValueError, match=r"R must be \[B, T, U, n, n\].*\(2, 3, 4, 5, 6\)"):
+        minmax_matrix_scan(torch.zeros(2, 3, 4, 5, 6), s)
+    with pytest.raises(ValueError, match=r"state must be \(2, 4, 5\).*\(2, 5, 4\)"):
+        minmax_matrix_scan(torch.zeros(2, 3, 4, 5, 5), s, torch.zeros(2, 5, 4))
+    with pytest.raises(TypeError, match="R and s must share dtype"):
+        minmax_matrix_scan(torch.zeros(2, 3, 4, 5, 5).double(), s)
+
+
+@pytest.mark.parametrize("flags", [False, True])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_the_operator_keeps_its_promises(flags):
+    inputs = draw(2, 6, 5, 2)
+    mask, reset = (torch.rand(2, 6) < 0.7, torch.rand(2, 6) < 0.3) if flags else (None, None)
+    leaves = tuple(a.clone().requires_grad_() for a in inputs)
+    torch.library.opcheck(torch.ops.latchwork.minmax_matrix_scan.default, (*leaves, mask, reset))
