@@ -30,4 +30,4 @@ $(SETUP): pyproject.toml constraints.txt
 	touch $(SETUP)
 
 clean:
-	rm -rf .venv dist build
+	rm -rf .venv .venv-wheel dist build

@@ -221,3 +221,17 @@ def test_no_tokens_give_no_logits_and_the_same_state():
     for a, b in zip(after, carried, strict=True):
         assert torch.equal(a.conv, b.conv)
         assert torch.equal(a.unit, b.unit)
+
+
+@pytest.mark.parametrize("filler", [torch.nan, torch.inf])
+def test_nothing_at_padding_reaches_a_gradient(filler):
+    model = Cascade(CascadeConfig(**SMALL)).eval()
+    mask = torch.ones(2, 6, dtype=torch.bool)
+    mask[0, :2], mask[1, 4:] = False, False
+    u = torch.randn(2, 6, 12)
+    gradients = []
+    for value in (0.0, filler):
+        y, _ = model(torch.where(mask[..., None], u, value), mask=mask)
+        gradients.append(torch.autograd.grad(y[mask].square().sum(), list(model.parameters())))
+    for a, b in zip(*gradients, strict=True):
+        assert torch.equal(a, b)

@@ -134,7 +134,7 @@ def train_and_report(run: Run, *, resume: bool, as_json: bool = False) -> int:
     if end.reason == "stopped":
         say(f"stopped at step {end.step:,}; go on with `latchwork train resume {run.path}`")
         return 130
-    say(f"{_REASONS[end.reason]} after {end.step:,} updates; the model is in {run.path}")
+    say(f"{_REASONS[end.reason]} after {end.step:,} updates; the best model is {run.trained()[1].path}")
     return 0
 
 
@@ -171,4 +171,6 @@ def _validation_line(run: Run, event: Validation) -> str:
     else:
         what = f"{score.bits:.4f} bits per byte"
     best = " · best" if event.is_best else ""
-    return f"step {event.step:,} · epoch {event.epoch:.2f} · validation {what} · {event.seconds:.1f} s{best}"
+    return (
+        f"step {event.step:,} · epoch {event.epoch:.2f} · validation {what} · measured in {event.seconds:.1f} s{best}"
+    )

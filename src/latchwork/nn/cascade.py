@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from latchwork.nn.config import CascadeConfig
@@ -13,7 +14,9 @@ from latchwork.state import State
 class Cascade(nn.Module):
     """Layers of MinMax units and a final norm, from sequences of vectors to sequences of vectors.
 
-    Running a sequence whole, in chunks with the state carried, or step by step gives the same result.
+    Running a sequence whole, in chunks with the state carried, or step by step gives the same result in evaluation
+    mode, up to the rounding of the matrix products around the scan. To train on chunks, cut the graph between them with
+    `latchwork.state.detach(state)`.
     Source: arXiv 2605.06384, §4 and appendix on the architecture.
     """
 
@@ -41,16 +44,22 @@ class Cascade(nn.Module):
         Arguments:
             u: [B, T, d_model] inputs.
             state: from an earlier call; zeros (or the learned start) by default.
-            mask: [B, T] bool; a step with False (padding) leaves the state as it is.
+            mask: [B, T] bool; a step with False (padding) leaves the state as it is, and y there means nothing.
             reset: [B, T] bool; at True everything before this step is forgotten.
             cu_seqlens: [N + 1] boundaries of N documents packed in one row (B = 1).
 
         Returns:
-            y [B, T, d_model], and the state after the last step (of every document with `cu_seqlens`).
+            y [B, T, d_model], and the state after the last step (of every document with `cu_seqlens`, where a state
+            that is passed in is the one of the first document): a tuple with one `latchwork.state.LayerState` a layer.
+
+        Raises:
+            TypeError, ValueError: shapes, dtypes or states that do not fit.
         """
         self._check(u, state)
         mask = None if mask is None else check_flags(mask, "mask", u)
         reset = None if reset is None else check_flags(reset, "reset", u)
+        if mask is not None:  # what stands at padding must not reach anything, not even as a NaN in a gradient
+            u = torch.where(mask.unsqueeze(-1), u, 0)
         ends = None
         if cu_seqlens is not None:
             reset = join_boundaries(reset, check_cu_seqlens(cu_seqlens, u))

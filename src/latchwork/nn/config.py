@@ -1,4 +1,4 @@
-"""The configuration of a cascade."""
+"""The configuration of a cascade; the defaults are the synthetic model of arXiv 2605.06384, §5."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Activation = Literal["relu", "gelu", "silu", "tanh", "sigmoid"]
 
 @dataclasses.dataclass(frozen=True)
 class CascadeConfig:
-    """Sizes and choices of a `Cascade`; the defaults are the paper's synthetic model (arXiv 2605.06384, §5)."""
+    """Sizes and choices of a cascade."""
 
     d_model: int = 90
     """Width of the residual stream."""
@@ -24,7 +24,7 @@ class CascadeConfig:
     n_units: int = 40
     """Recurrent units in a layer."""
     degree: int = 1
-    """States of a unit; 1 is a scalar unit."""
+    """States of a unit; only 1, a scalar unit, in this version."""
     output_gate: bool = True
     """Multiply the states by a sigmoid of the input before they leave the unit."""
     conv: Conv = "basic"

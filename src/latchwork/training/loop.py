@@ -106,7 +106,7 @@ def train(run: Run, *, resume: bool = False, stop: Callable[[], bool] = lambda: 
         is_best = progress.take(score, task)
         _record(metrics, {"step": progress.step, "validation": score.to_dict()})
         _save(run, progress, model, optimizer, is_best)
-        epoch = progress.step * recipe.batch_size / size
+        epoch = progress.step / recipe.epoch_steps(size)
         yield Validation(progress.step, epoch, score, time.perf_counter() - clock, is_best)
 
     model.train()

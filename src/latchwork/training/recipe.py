@@ -1,4 +1,4 @@
-"""How a model is trained."""
+"""How a model is trained; the defaults are those of arXiv 2605.06384, §6."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Recipe:
-    """The defaults are the paper's (arXiv 2605.06384, §6): Adam, 1e-3, halved every 5 epochs, batch 64."""
+    """How the model is trained."""
 
     seed: int = 0
     """Of the weights, the data and dropout."""
@@ -37,7 +37,7 @@ class Recipe:
     lr_epochs: float = 5.0
     """Epochs between the falls of the step schedule."""
     warmup_steps: int = 0
-    """Updates over which the learning rate rises to its highest."""
+    """Updates over which the learning rate rises to its highest; at most a tenth of all updates are used for it."""
     clip: float | None = None
     """Largest norm of a gradient; longer ones are shortened to it."""
     matmul: Literal["float32", "bfloat16"] = "float32"
@@ -81,7 +81,7 @@ class Recipe:
 
     def learning_rate(self, step: int, epoch_size: int) -> float:
         """Of update `step`, counted from 0."""
-        rise = min(1.0, (step + 1) / (self.warmup_steps + 1))
+        rise = min(1.0, (step + 1) / (min(self.warmup_steps, self.total_steps(epoch_size) // 10) + 1))
         if self.schedule == "cosine":
             share = step / self.total_steps(epoch_size)
             return self.lr * rise * (0.01 + 0.99 * (0.5 + 0.5 * math.cos(math.pi * share)))
