@@ -78,7 +78,7 @@ def test_unknown_flags_exit_non_zero_and_name_the_near_miss(tmp_path, arguments,
         ("generate nowhere", "nowhere is not a run"),
         ("info nowhere", "nowhere is not a run"),
         ("train resume nowhere", "nowhere is not a run"),
-        ("train text --data absent.txt", "there is no file or folder absent.txt"),
+        ("train text --data absent.txt", "there is no file or folder"),
         ("train latching --size 1", "size must be at least 2"),
         ("train latching --lr 0", "lr must be a positive number"),
         ("train latching --degree 3", "degree must be 1"),
@@ -92,6 +92,13 @@ def test_unknown_flags_exit_non_zero_and_name_the_near_miss(tmp_path, arguments,
         ("generate text --temperature -1", "temperature must be 0 or more"),
         ("generate text --length -1", "length must be 0 or more"),
         ("evaluate latching --length 1000", "multiple of the chunk of 1024 steps, got 1000"),
+        ("evaluate latching --chunk 0", "chunk must be at least 1 step"),
+        ("evaluate latching --length -64 --chunk 64", "multiple of the chunk"),
+        ("evaluate latching --length 64 --chunk 64 --seed 1180591620717411303424", "seed must be in 0"),
+        ("train latching --seed 18446744073709551616", "seed must be below 2^63"),
+        ("generate text --temperature nan", "temperature must be 0 or more and finite"),
+        ("info text.txt", "text.txt is not a run"),
+        ("demo --length 1000", "multiple of the chunk"),
         ("evaluate latching --threads 0", "threads must be at least 1"),
         ("bench scan --repeats 0", "repeats must be at least 1"),
     ],
@@ -142,6 +149,9 @@ def test_a_demo_refuses_to_replace_another_run(runs):
     result = latchwork("demo --out latching", runs)
     assert result.returncode == 1
     assert "latching holds another run" in result.stderr
+    assert latchwork(f"train latching --size 16 {QUICK} --steps 1 --out mine", runs).returncode == 0
+    assert "mine holds another run" in latchwork("demo --out mine", runs).stderr
+    assert (runs / "mine" / "best.json").exists()
 
 
 def wait_for(condition, process, seconds=120):

@@ -204,6 +204,10 @@ def test_bad_inputs_are_named():
         model(torch.tensor([[3, 11]]))
     with pytest.raises(ValueError, match=r"integer tensor \[B, T\], got torch.float32 \(1, 2\)"):
         model(torch.zeros(1, 2))
+    with pytest.raises(ValueError, match=r"integer tensor .* got torch.complex64"):
+        model(torch.zeros(1, 2, dtype=torch.complex64))
+    with pytest.raises(ValueError, match="tokens must be in 0 … 10"):
+        next(model.generate(torch.tensor([[12]])))
     with pytest.raises(ValueError, match=r"\[B, T, d_model = 12\], got \(1, 2, 5\)"):
         model.cascade(torch.zeros(1, 2, 5))
     _, carried = model(torch.zeros(2, 3, dtype=torch.long))

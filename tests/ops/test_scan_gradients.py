@@ -145,3 +145,16 @@ def test_inference_saves_nothing_and_training_saves_inputs_and_outputs_only():
     known = {a.untyped_storage().data_ptr() for a in (r, s, x)}
     large = [a for a in saved if a.numel() >= x.numel()]
     assert {a.untyped_storage().data_ptr() for a in large} <= known
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's own forward mode
+def test_forward_mode_is_right_or_refused():
+    r, s, state = torch.tensor([[[-1.0], [2.0]]]), torch.tensor([[[-2.0], [-2.0]]]), torch.tensor([[1.0]])
+    _, tangent = torch.func.jvp(lambda a: minmax_scan(a, s, state)[0], (r,), (torch.ones_like(r),))
+    assert tangent.flatten().tolist() == [1.0, 1.0]
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(r, torch.ones_like(r))
+        x, _ = minmax_scan(dual, s, state)
+        assert torch.autograd.forward_ad.unpack_dual(x).tangent.flatten().tolist() == [1.0, 1.0]
+        with pytest.raises(NotImplementedError, match="forward-mode"):
+            minmax_scan(dual, s, state, backend="cpu")

@@ -232,3 +232,56 @@ def test_loss_counts_scored_steps_only():
     nothing = loss_of(logits, torch.full((3, 5), IGNORE))
     assert nothing.item() == 0
     assert torch.autograd.grad(nothing, logits)[0].abs().max() == 0
+
+
+def test_a_run_without_a_whole_checkpoint_is_not_started_over(tmp_path):
+    run = make_run(tmp_path / "run", steps=6)
+    list(train(run))
+    before = run.metrics.read_text()
+    for path in run.checkpoints.glob("*/model.safetensors"):
+        path.write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"no whole checkpoint to go on from: .*step-00000006.*step-00000003"):
+        list(train(Run.open(run.path), resume=True))
+    assert run.metrics.read_text() == before
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path):
+    run = make_run(tmp_path / "run", steps=4)
+    run.metrics.write_text(json.dumps({"step": 1, "loss": 9.0}) + "\n")
+    events = list(train(Run.open(run.path), resume=True))
+    assert events[0] == Resumed(0, [])
+    assert [r["step"] for r in run.records() if "loss" in r] == [4]
+
+
+def test_damaged_lines_of_the_metrics_are_left_out_and_the_rest_is_kept(tmp_path):
+    run = make_run(tmp_path / "run", steps=6)
+    list(train(run))
+    good = list(run.records())
+    lines = run.metrics.read_text().splitlines()
+    run.metrics.write_text("\n".join(["garbage", "5", "{}", '{"step": 1, "validation": 5}', *lines, '{"step":']))
+    assert list(run.records()) == good
+    list(train(Run.open(run.path), resume=True))
+    assert list(run.records()) == good
+
+
+def test_leftovers_of_another_run_are_not_taken_over(tmp_path):
+    run = make_run(tmp_path / "run", steps=3)
+    list(train(run))
+    (run.path / "config.json").unlink()
+    with pytest.raises(RunError, match="parts of a run without config"):
+        run.create()
+
+
+def test_a_damaged_best_json_is_named(tmp_path):
+    run = make_run(tmp_path / "run", steps=3)
+    list(train(run))
+    for content in (b"\xff", b'{"checkpoint": 5}', b'{"checkpoint": "../x"}', b"[]"):
+        (run.path / "best.json").write_bytes(content)
+        with pytest.raises(RunError, match=r"best\.json is damaged"):
+            run.trained()
+
+
+def test_a_long_plan_costs_nothing_before_it_begins():
+    recipe = Recipe(steps=10**12)
+    tokens, _ = next(batches(get("latching", size=4), recipe))
+    assert len(tokens) == 64

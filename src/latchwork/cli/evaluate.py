@@ -10,7 +10,7 @@ import tyro
 
 from latchwork.cli.display import Bar, print_json, say, set_threads, show_table
 from latchwork.cli.train import report
-from latchwork.evaluation.extrapolate import extrapolate
+from latchwork.evaluation.extrapolate import check_lengths, extrapolate
 from latchwork.evaluation.measure import percent, score_streams
 from latchwork.evaluation.report import length_rows
 from latchwork.models.cascade_lm import CascadeLM
@@ -38,6 +38,7 @@ class Evaluate:
     """Print the result as JSON."""
 
     def run(self) -> int:
+        check_lengths(self.length, self.chunk, self.sequences)
         run = Run.open(self.run_folder)
         model, chosen = run.trained()
         set_threads(self.threads)

@@ -48,6 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"latchwork: error: {error}", file=sys.stderr)
         return 1
+    except (ArithmeticError, LookupError) as error:  # a number or a file that no check has foreseen
+        if os.environ.get("LATCHWORK_TRACEBACK"):
+            raise
+        print(f"latchwork: error: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
 
 
 def console() -> None:

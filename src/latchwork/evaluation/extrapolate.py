@@ -62,6 +62,16 @@ class Extrapolation:
         }
 
 
+def check_lengths(length: int, chunk: int, sequences: int) -> None:
+    """Refuse lengths that `extrapolate` cannot go."""
+    if chunk < 1:
+        raise ValueError(f"chunk must be at least 1 step, got {chunk}")
+    if length < chunk or length % chunk:
+        raise ValueError(f"length must be a multiple of the chunk of {chunk} steps, got {length}")
+    if sequences < 1:
+        raise ValueError(f"sequences must be at least 1, got {sequences}")
+
+
 @torch.inference_mode()
 def extrapolate(
     model: nn.Module, task: RegularTask, *, seed: int, sequences: int, length: int, chunk: int = 1024
@@ -72,10 +82,7 @@ def extrapolate(
     sequence goes on as if nothing had been asked. Memory does not grow with the length. Length has to be a multiple
     of the chunk.
     """
-    if length < chunk or length % chunk:
-        raise ValueError(f"length must be a multiple of the chunk of {chunk} steps, got {length}")
-    if sequences < 1:
-        raise ValueError(f"sequences must be at least 1, got {sequences}")
+    check_lengths(length, chunk, sequences)
     result = Extrapolation(task.name, sequences, chunk, seed, Score(task.classes))
     model.eval()
     state = None

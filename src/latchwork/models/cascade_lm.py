@@ -54,16 +54,19 @@ class CascadeLM(nn.Module):
         cu_seqlens: Tensor | None = None,
     ) -> tuple[Tensor, State]:
         """tokens [B, T] integers -> logits [B, T, n_outputs] and the state; the rest as in `Cascade.forward`."""
-        if not isinstance(tokens, Tensor) or tokens.ndim != 2 or tokens.is_floating_point():
+        y, state = self.cascade(self._embed(tokens), state, mask, reset, cu_seqlens)
+        return self.head(y), state
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        """tokens [B, T] -> [B, T, d_model]; refuses what are no tokens of this model."""
+        if not isinstance(tokens, Tensor) or tokens.ndim != 2 or tokens.is_floating_point() or tokens.is_complex():
             got = f"{tokens.dtype} {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
             raise ValueError(f"tokens must be an integer tensor [B, T], got {got}")
         try:
-            embedded = F.embedding(tokens.long(), self.embedding.weight)
+            return F.embedding(tokens.long(), self.embedding.weight)
         except IndexError:
             low, high = int(tokens.min()), int(tokens.max())
             raise ValueError(f"tokens must be in 0 … {self.vocab_size - 1}, got values from {low} to {high}") from None
-        y, state = self.cascade(embedded, state, mask, reset, cu_seqlens)
-        return self.head(y), state
 
     @torch.no_grad()
     def generate(
@@ -100,7 +103,7 @@ class CascadeLM(nn.Module):
         for module in training:
             module.training = False
         try:
-            y, state = self.cascade(F.embedding(tokens.long(), self.embedding.weight), state)
+            y, state = self.cascade(self._embed(tokens), state)
             return self.head(y[:, -1]), state
         finally:
             for module in training:

@@ -25,8 +25,8 @@ def sample(
 
     Returns: [B] tokens.
     """
-    if temperature < 0:
-        raise ValueError(f"temperature must be 0 or more, got {temperature}")
+    if not 0 <= temperature < torch.inf:
+        raise ValueError(f"temperature must be 0 or more and finite, got {temperature}")
     if top_k is not None and top_k < 1:
         raise ValueError(f"top_k must be at least 1, got {top_k}")
     if top_p is not None and not 0 < top_p <= 1:

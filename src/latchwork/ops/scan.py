@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch._C import _len_torch_dispatch_stack
 from torch._C._functorch import peek_interpreter_stack
+from torch.autograd import forward_ad
 
 from latchwork.ops import reference
 
@@ -208,7 +209,9 @@ def _resolve(kind: _Kind, backend: str, r: Tensor, inputs: tuple[Tensor, ...]) -
     on_cpu = r.device.type == "cpu"
     if backend == "cpu" and not on_cpu:
         raise ValueError(f'backend "cpu" needs tensors on the CPU, got r on {r.device}; use backend="auto"')
-    if backend == "reference" or not on_cpu:
+    if forward_ad._current_level >= 0 and backend == "cpu":
+        raise NotImplementedError('backend "cpu" has no forward-mode derivatives; use backend="reference"')
+    if backend == "reference" or not on_cpu or forward_ad._current_level >= 0:
         return kind.reference
     return kind.kernel if _is_plain(inputs) else kind.operator
 

@@ -152,5 +152,7 @@ def sample_keys(split: Split, seed: int, samples: Sequence[int] | IntArray) -> c
     """The generators of samples of a split, [N]."""
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+    if not 0 <= seed < 1 << 63:
+        raise ValueError(f"seed must be in 0 … 2^63 − 1, got {seed}")
     root = chance.derive(chance.derive(np.uint64(0), seed), SPLITS.index(split))
     return chance.derive(root, np.asarray(samples, dtype=np.int64))

@@ -37,6 +37,7 @@ class Text(Task):
     def __post_init__(self) -> None:
         if not 0 < self.train_share < 1:
             raise ValueError(f"train_share must be between 0 and 1, got {self.train_share}")
+        object.__setattr__(self, "data", Path(self.data).resolve())  # a run may be opened from another folder
         if self.window < 1:
             raise ValueError(f"window must be at least 1 byte, got {self.window}")
 

@@ -36,12 +36,14 @@ class Checkpoint:
         """The counters, after comparing every file with the checksum taken when it was written."""
         try:
             state = json.loads((self.path / _STATE).read_text("utf-8"))
+            if not isinstance(state["progress"]["step"], int):
+                raise KeyError("progress")
             for name, checksum in state["sha256"].items():
                 if _sha256(self.path / name) != checksum:
                     raise CheckpointError(f"{self.path / name} is damaged: its checksum is not the one written with it")
         except FileNotFoundError as error:
             raise CheckpointError(f"{error.filename} is missing") from None
-        except (KeyError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
             raise CheckpointError(f"{self.path / _STATE} is damaged: {error}") from None
         return state
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from latchwork.tasks import Task
 from latchwork.tasks.task import IntArray
@@ -29,10 +30,9 @@ def batches(task: Task, recipe: Recipe, first_step: int = 0) -> Iterator[tuple[T
 
     The order is a function of the seed and the epoch, so a run may start anywhere, with any number of workers.
     """
-    order = [_samples_of(task, recipe, step) for step in _steps(task, recipe, first_step)]
     loader = DataLoader(
         _Samples(task, recipe.seed),
-        batch_sampler=order,
+        batch_sampler=_Order(task, recipe, first_step),
         num_workers=recipe.workers,
         collate_fn=_as_it_is,
         generator=torch.Generator(),  # else the loader would draw from the generator that dropout uses
@@ -44,17 +44,20 @@ def _as_it_is(batch: Any) -> Any:
     return batch
 
 
-def _steps(task: Task, recipe: Recipe, first_step: int) -> range:
-    return range(first_step, recipe.total_steps(task.epoch_size(recipe.train_sequences)))
+class _Order(Sampler[list[int]]):
+    """The samples of every update, made when they are asked for."""
+
+    def __init__(self, task: Task, recipe: Recipe, first_step: int) -> None:
+        self.task, self.recipe, self.first_step = task, recipe, first_step
+
+    def __iter__(self) -> Iterator[list[int]]:
+        size, batch = self.task.epoch_size(self.recipe.train_sequences), self.recipe.batch_size
+        for step in range(self.first_step, self.recipe.total_steps(size)):
+            epoch, position = divmod(step, self.recipe.epoch_steps(size))
+            samples = _epoch_order(self.recipe.seed, epoch, size)[position * batch : (position + 1) * batch]
+            yield (samples + epoch * size if self.task.fresh_epochs else samples).tolist()
 
 
-def _samples_of(task: Task, recipe: Recipe, step: int) -> list[int]:
-    size = task.epoch_size(recipe.train_sequences)
-    epoch, position = divmod(step, recipe.epoch_steps(size))
-    order = _epoch_order(recipe.seed, epoch, size)
-    samples = order[position * recipe.batch_size : (position + 1) * recipe.batch_size]
-    return (samples + epoch * size if task.fresh_epochs else samples).tolist()
-
-
+@functools.lru_cache(maxsize=2)
 def _epoch_order(seed: int, epoch: int, size: int) -> IntArray:
     return np.random.default_rng([seed, epoch]).permutation(size)

@@ -18,6 +18,7 @@ from latchwork.evaluation.measure import Score, score_streams
 from latchwork.models.cascade_lm import CascadeLM
 from latchwork.tasks.task import IGNORE, Task
 from latchwork.training import checkpoint
+from latchwork.training.checkpoint import CheckpointError
 from latchwork.training.data import batches
 from latchwork.training.recipe import Recipe
 from latchwork.training.run import Run
@@ -224,6 +225,9 @@ class _Progress:
         """Go back to the newest whole checkpoint, if any; returns what is wrong with newer ones."""
         found, complaints = checkpoint.newest(run.checkpoints)
         if found is None:
+            if complaints:
+                raise CheckpointError(f"{run.path} has no whole checkpoint to go on from: {'; '.join(complaints)}")
+            run.metrics.write_text("", "utf-8")  # killed before the first checkpoint: it starts again
             return complaints
         state = found.check()
         found.load_weights(model)

@@ -53,6 +53,8 @@ class Recipe:
     def __post_init__(self) -> None:
         for name in ("train_sequences", "validation_sequences", "epochs", "batch_size"):
             _at_least(self, name, 1)
+        if isinstance(self.seed, int) and self.seed >= 1 << 63:
+            raise ValueError(f"seed must be below 2^63, got {self.seed}")
         for name in ("seed", "warmup_steps", "workers"):
             _at_least(self, name, 0)
         for name in ("steps", "validate_every", "patience"):
@@ -94,5 +96,5 @@ class Recipe:
 
 def _at_least(recipe: Recipe, name: str, least: int) -> None:
     value = getattr(recipe, name)
-    if not isinstance(value, int) or value < least:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")

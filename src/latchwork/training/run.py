@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,8 +56,10 @@ class Run:
             name = json.loads(best.read_text("utf-8"))["checkpoint"]
         except FileNotFoundError:
             raise RunError(f"{self.path} has no trained model yet: {best.name} is missing") from None
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise RunError(f"{best} is damaged: {error}") from None
+        if not isinstance(name, str) or not re.fullmatch(r"step-\d+", name):
+            raise RunError(f"{best} is damaged: it names the checkpoint {name!r}")
         chosen = Checkpoint(self.checkpoints / name)
         chosen.check()
         model = self.build()
@@ -70,6 +73,8 @@ class Run:
         """Make the folder and write its configuration; refuses a folder that holds another run."""
         if (self.path / "config.json").exists():
             raise RunError(f"{self.path} holds a run already: resume it with `latchwork train resume {self.path}`")
+        if self.checkpoints.exists() or self.metrics.exists():
+            raise RunError(f"{self.path} holds parts of a run without config.json; choose another folder")
         self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.path / "config.json", self.to_dict())
 
@@ -88,9 +93,9 @@ class Run:
         file = path / "config.json"
         try:
             config = json.loads(file.read_text("utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise RunError(f"{path} is not a run: it has no config.json") from None
-        except (UnicodeDecodeError, json.JSONDecodeError, NotADirectoryError) as error:
+        except (ValueError, RecursionError) as error:
             raise RunError(f"{file} is damaged: {error}") from None
         try:
             if config["format"] != FORMAT:
@@ -104,18 +109,21 @@ class Run:
                 model=CascadeConfig.from_dict(config["model"]),
                 recipe=Recipe(**config["recipe"]),
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise RunError(f"{file} is damaged: {type(error).__name__}: {error}") from None
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """The lines of ``metrics.jsonl``; a last line that was cut short is left out."""
+        """The lines of ``metrics.jsonl``; lines that are damaged are left out."""
         if not self.metrics.exists():
             return
-        for line in self.metrics.read_text("utf-8").splitlines():
+        for line in self.metrics.read_text("utf-8", errors="replace").splitlines():
             try:
-                yield json.loads(line)
-            except json.JSONDecodeError:
-                return
+                record = json.loads(line)
+            except (json.JSONDecodeError, RecursionError):
+                continue
+            whole = isinstance(record, dict) and isinstance(record.get("step"), int)
+            if whole and isinstance(record.get("validation", {}), dict):
+                yield record
 
 
 def write_json(path: Path, content: Any) -> None:
