@@ -43,15 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (ValueError, TypeError, RuntimeError, OSError, ImportError) as error:
+    except (ValueError, TypeError, RuntimeError, OSError, ImportError, ArithmeticError, LookupError) as error:
         if os.environ.get("LATCHWORK_TRACEBACK"):
             raise
-        print(f"latchwork: error: {error}", file=sys.stderr)
-        return 1
-    except (ArithmeticError, LookupError) as error:  # a number or a file that no check has foreseen
-        if os.environ.get("LATCHWORK_TRACEBACK"):
-            raise
-        print(f"latchwork: error: {type(error).__name__}: {error}", file=sys.stderr)
+        # the last two come from numbers or files that no check has foreseen, and say little without their names
+        kind = f"{type(error).__name__}: " if isinstance(error, (ArithmeticError, LookupError)) else ""
+        print(f"latchwork: error: {kind}{error}", file=sys.stderr)
         return 1
 
 

@@ -134,7 +134,7 @@ def train_and_report(run: Run, *, resume: bool, as_json: bool = False) -> int:
     if end.reason == "stopped":
         say(f"stopped at step {end.step:,}; go on with `latchwork train resume {run.path}`")
         return 130
-    say(f"{_REASONS[end.reason]} after {end.step:,} updates; the best model is {run.trained()[1].path}")
+    say(f"{_REASONS[end.reason]} after {end.step:,} updates; the best model is {run.best().path}")
     return 0
 
 

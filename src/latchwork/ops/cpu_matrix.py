@@ -7,25 +7,54 @@ not a multiple of it the last groups overlap and compute the same values twice.
 from __future__ import annotations
 
 import functools
-from itertools import count
 
 import torch
 from numba import float64, int64, uint8
 from numba.core.ccallback import CFunc
 from torch import Tensor
 
-from latchwork.ops.cpu import Plan, address, compiled, make_plan
+from latchwork.ops.cpu import (
+    BLOCK,
+    CARRY,
+    CARRY_G,
+    CARRY_GX0,
+    GLAST,
+    GR,
+    GROUPS,
+    GS,
+    GSTART,
+    GX,
+    GX0,
+    GX_B,
+    GX_T,
+    LAST,
+    MASK,
+    R_B,
+    R_T,
+    RESET,
+    ROW_TILES,
+    S_B,
+    S_T,
+    START,
+    START_B,
+    TILE_GROUPS,
+    TILES,
+    X0,
+    X0_B,
+    D,
+    Plan,
+    R,
+    S,
+    T,
+    X,
+    address,
+    compiled,
+    make_plan,
+)
 from latchwork.ops.simd import as_pointer, fetch_add
 from latchwork.ops.simd_matrix import add, load_matrix, load_row, step, step_backward, store, zeros
 
-# The fields of the block of int64 that a kernel gets: the plan, then addresses and their strides in elements.
-_field = count()
-NEXT, TILES, ROW_TILES, TILE_GROUPS, GROUPS, BLOCK, T, U = (next(_field) for _ in range(8))
-R, R_B, R_T, S, S_B, S_T, START, START_B, X0, X0_B, MASK, RESET, X = (next(_field) for _ in range(13))
-LAST, CARRY = (X + 1, X + 2)  # of the forward kernel
-_field = count(X + 1)  # of the backward kernel
-GX, GX_B, GX_T, GLAST, GR, GS, GSTART, GX0, CARRY_G, CARRY_GX0 = (next(_field) for _ in range(10))
-
+U = D  # the field that counts units
 _REGISTER_LANES = 64  # matrix values of a group: enough independent work to hide the latency of a step
 
 

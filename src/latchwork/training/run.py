@@ -49,18 +49,22 @@ class Run:
         """A model with fresh weights."""
         return CascadeLM(self.model, self.task.vocab_size, self.task.n_outputs)
 
+    def best(self) -> Checkpoint:
+        """The checkpoint with the best validation."""
+        file = self.path / "best.json"
+        try:
+            name = json.loads(file.read_text("utf-8"))["checkpoint"]
+        except FileNotFoundError:
+            raise RunError(f"{self.path} has no trained model yet: {file.name} is missing") from None
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise RunError(f"{file} is damaged: {error}") from None
+        if not isinstance(name, str) or not re.fullmatch(r"step-\d+", name):
+            raise RunError(f"{file} is damaged: it names the checkpoint {name!r}")
+        return Checkpoint(self.checkpoints / name)
+
     def trained(self) -> tuple[CascadeLM, Checkpoint]:
         """The model of the best checkpoint, in evaluation mode."""
-        best = self.path / "best.json"
-        try:
-            name = json.loads(best.read_text("utf-8"))["checkpoint"]
-        except FileNotFoundError:
-            raise RunError(f"{self.path} has no trained model yet: {best.name} is missing") from None
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise RunError(f"{best} is damaged: {error}") from None
-        if not isinstance(name, str) or not re.fullmatch(r"step-\d+", name):
-            raise RunError(f"{best} is damaged: it names the checkpoint {name!r}")
-        chosen = Checkpoint(self.checkpoints / name)
+        chosen = self.best()
         chosen.check()
         model = self.build()
         chosen.load_weights(model)
