@@ -2,44 +2,113 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
+import test_matrix_scan
+import test_scan
 import torch
 from helpers import assert_same
-from test_scan import draw
 
 from latchwork import CascadeConfig, CascadeLM, minmax_scan
-from latchwork.ops.scan import _SCALAR
-from latchwork.state import detach
+from latchwork.state import LayerState, detach
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 
+@pytest.mark.parametrize("backend", ["cpu", "torch"])
 @pytest.mark.parametrize("flags", [False, True])
-def test_the_operators_keep_their_promises(flags):
+@pytest.mark.parametrize("draw", [test_scan.draw, lambda *shape: test_matrix_scan.draw(*shape, 2)])
+def test_the_operators_keep_their_promises(backend, flags, draw):
+    operator = getattr(torch.ops.latchwork, f"scan_{backend}").default
+    backward = getattr(torch.ops.latchwork, f"scan_{backend}_backward").default
     r, s, state, x0 = draw(2, 6, 5)
     mask, reset = (torch.rand(2, 6) < 0.7, torch.rand(2, 6) < 0.3) if flags else (None, None)
     leaves = tuple(a.clone().requires_grad_() for a in (r, s, state, x0))
-    torch.library.opcheck(_SCALAR.operator, (*leaves, mask, reset))
-    x, last = _SCALAR.operator(r, s, state, x0, mask, reset)
+    torch.library.opcheck(operator, (*leaves, mask, reset))
+    x, last = operator(r, s, state, x0, mask, reset)
     gradients = torch.randn_like(x), torch.randn_like(last)
-    torch.library.opcheck(
-        torch.ops.latchwork.minmax_scan_backward.default, (*gradients, r, s, state, x0, mask, reset, x)
-    )
+    torch.library.opcheck(backward, (*gradients, r, s, state, x0, mask, reset, x))
 
 
-def test_a_compiled_scan_has_the_same_bits_and_gradients():
+@pytest.mark.parametrize("compiler", ["aot_eager", "inductor"])
+def test_a_compiled_scan_has_the_same_bits_and_gradients(compiler):
+    if compiler == "inductor" and shutil.which("g++") is None:
+        pytest.skip("inductor needs a C++ compiler")
+
     def run(r, s, state):
         x, last = minmax_scan(r * 2, s, state)
         return x * 3, last
 
-    leaves = [a.clone().requires_grad_() for a in draw(2, 9, 20)[:3]]
-    compiled = torch.compile(run, backend="aot_eager", fullgraph=True)
+    leaves = [a.clone().requires_grad_() for a in test_scan.draw(2, 9, 20)[:3]]
+    compiled = torch.compile(run, backend=compiler, fullgraph=True)
     results = []
     for function in (run, compiled):
         x, last = function(*leaves)
         results.append((x, last, *torch.autograd.grad(x.sum() + last.sum(), leaves)))
     for a, b in zip(*results, strict=True):
         assert_same(b, a)
+
+
+def test_a_model_exported_for_one_short_sequence_takes_other_sizes_and_a_state():
+    from torch.fx.experimental import _config
+
+    model = CascadeLM(CascadeConfig(d_model=12, n_layers=2, n_units=7, dropout=0.0), 11).eval()
+    batch, time = torch.export.Dim("batch"), torch.export.Dim("time", min=3)
+    state = model.initial_state(1)
+    by_layer = tuple(LayerState({0: batch}, {0: batch}) for _ in state)
+    with _config.patch("backed_size_oblivious", True):  # a batch of 1 may become another
+        exported = torch.export.export(
+            model, (torch.randint(0, 11, (1, 8)), state), dynamic_shapes=({0: batch, 1: time}, by_layer)
+        ).module()
+    tokens = torch.randint(0, 11, (3, 13))
+    _, between = model(torch.randint(0, 11, (3, 5)))
+    for actual, expected in zip(
+        torch.utils._pytree.tree_leaves(exported(tokens, detach(between))),
+        torch.utils._pytree.tree_leaves(model(tokens, between)),
+        strict=True,
+    ):
+        torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "torch", "reference"])
+def test_vmap_over_a_new_dimension_equals_a_loop_over_it(backend):
+    r, s, state, _ = test_scan.draw(4, 9, 5)
+    mask = torch.rand(2, 9) < 0.7
+    r, s = r.reshape(2, 2, 9, 5), s.reshape(2, 2, 9, 5)
+
+    def run(r, s):
+        return minmax_scan(r, s, state[:2], mask=mask, backend=backend)
+
+    both = torch.vmap(run, in_dims=(1, 0))(r, s)
+    for i in range(2):
+        for a, e in zip(both, run(r[:, i], s[i]), strict=True):
+            assert_same(a[i], e)
+
+    def loss(r, s):
+        x, last = run(r, s)
+        return (x * x).sum() + last.sum()
+
+    by_sample = torch.vmap(torch.func.grad(loss, argnums=(0, 1)), in_dims=(1, 0))(r, s)
+    for i in range(2):
+        for a, e in zip(by_sample, torch.func.grad(loss, argnums=(0, 1))(r[:, i], s[i]), strict=True):
+            assert_same(a[i], e)
+
+
+def test_autocast_trains_and_keeps_state_and_parameter_gradients_in_full():
+    model = CascadeLM(CascadeConfig(d_model=12, n_layers=2, n_units=7, learned_x0=True), 11)
+    with torch.no_grad():
+        model.cascade.layers[0].unit.reset.bias.fill_(1e5)
+    tokens = torch.randint(0, 11, (2, 9))
+    with torch.autocast("cpu", torch.bfloat16):
+        logits, state = model(tokens)
+        again, state = model(tokens, detach(state))
+    (logits.float().pow(2).mean() + again.float().pow(2).mean()).backward()
+    assert all(layer.unit.dtype == torch.float32 for layer in state)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.dtype == parameter.dtype
+        assert parameter.grad.isfinite().all(), name
 
 
 def test_a_compiled_model_equals_the_eager_one():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from helpers import assert_same
-from test_scan import column, draw, every_backend, every_dtype
+from test_scan import STATES, column, draw, every_backend, every_dtype
 
 from latchwork import minmax_scan
 
@@ -14,7 +14,7 @@ from latchwork import minmax_scan
 @every_dtype
 def test_only_the_active_operand_has_a_gradient(backend, dtype):
     r, s = column(0.9, 0.5, 0.8, dtype=dtype), column(0.1, 0.2, 0.3, dtype=dtype)
-    x0 = torch.tensor([0.7], dtype=dtype)
+    x0 = torch.tensor([0.7], dtype=STATES[dtype])
     leaves = [a.requires_grad_() for a in (r, s, x0)]
     x, _ = minmax_scan(r, s, x0=x0, backend=backend)
     gradients = torch.autograd.grad(x[0, 2, 0], leaves)
@@ -73,8 +73,9 @@ def test_second_derivatives_are_right_or_refused():
 
     (second,) = torch.autograd.grad(first("reference").sum(), r)
     assert second.abs().sum() > 0
-    with pytest.raises(RuntimeError, match="autograd"):
-        torch.autograd.grad(first("cpu").sum(), r)
+    for backend in ("cpu", "torch"):
+        with pytest.raises(RuntimeError, match="autograd"):
+            torch.autograd.grad(first(backend).sum(), r)
 
 
 @every_backend
@@ -100,8 +101,9 @@ def test_gradients_flow_through_two_calls_and_stop_at_detached_states(backend):
     assert torch.equal(start, state)
 
 
+@pytest.mark.parametrize("backend", ["torch", "cpu"])
 @pytest.mark.parametrize("time", [512, 1 << 16])
-def test_float32_gradients_are_within_a_millionth_of_the_upstream_sum(time):
+def test_float32_gradients_are_within_a_millionth_of_the_upstream_sum(time, backend):
     """Long sums of gradients of one sign, as where a state is held and read at every step."""
     r, s = torch.full((1, time, 4), 2.0), torch.full((1, time, 4), -2.0)
     r[0, time // 3], s[0, time // 2] = 0.5, 0.75
@@ -109,7 +111,7 @@ def test_float32_gradients_are_within_a_millionth_of_the_upstream_sum(time):
     results = []
     for dtype in (torch.float32, torch.float64):
         leaves = [a.to(dtype).requires_grad_() for a in (r, s, torch.ones(1, 4))]
-        x, _ = minmax_scan(*leaves)
+        x, _ = minmax_scan(*leaves, backend=backend)
         results.append(torch.autograd.grad(x, leaves, up.to(dtype)))
     for single, double in zip(*results, strict=True):
         assert (single.double() - double).abs().max() <= 1e-6 * up.double().sum(dim=1).max()
@@ -156,5 +158,6 @@ def test_forward_mode_is_right_or_refused():
         dual = torch.autograd.forward_ad.make_dual(r, torch.ones_like(r))
         x, _ = minmax_scan(dual, s, state)
         assert torch.autograd.forward_ad.unpack_dual(x).tangent.flatten().tolist() == [1.0, 1.0]
-        with pytest.raises(NotImplementedError, match="forward-mode"):
-            minmax_scan(dual, s, state, backend="cpu")
+        for backend in ("cpu", "torch"):
+            with pytest.raises(NotImplementedError, match="forward-mode"):
+                minmax_scan(dual, s, state, backend=backend)

@@ -1,69 +1,119 @@
 """The scan on a CPU: one pass over memory forward, one backward, compiled by numba at first use.
 
-Time goes step by step with the states of a group of units in registers, a few steps at a time so that memory is
-read in order. Groups and rows do not interact and are shared among the threads: the bits cannot depend on their
-number. Gradients are carried in float64, so a float32 gradient is rounded once. Compiled code is cached on disk by
-numba's rules: beside this file, else in the user's cache folder, or where `NUMBA_CACHE_DIR` says; without a folder
-that can be written it is compiled in each process.
+Time goes step by step with the states of a group of units in registers, a few steps at a time so that memory is read
+in order. Groups and rows do not interact and are shared among the threads: the bits cannot depend on their number.
+Where there are too few of them forward, time is cut into chunks (`_chunked_body`). Gradients are carried in float64,
+so a float32 gradient is rounded once. Compiled code is cached on disk by numba's rules: beside this file, else in the
+user's cache folder, or where `NUMBA_CACHE_DIR` says; without a folder that can be written it is compiled in each
+process.
 
-Notation: B batch, T time, D units. A *group* is a few columns (see `latchwork.ops.simd`); a *tile* is the work that
-one thread takes at a time: some groups of one row, for all of time; a *block* is some steps of a tile.
+Notation: B batch, T time, D states in a row: scalar units, or the n states of each of U vector units. A *group* is a
+few columns of states (see `latchwork.ops.simd`); a *tile* is the work that one thread takes at a time: some groups of
+one row, for all of time; a *block* is some steps of a tile.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import platform
+from collections.abc import Callable
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import llvmlite.binding
 import torch
 from numba import cfunc, float32, float64, int64, types, uint8, void
 from numba.core.ccallback import CFunc
 from torch import Tensor
 
 from latchwork.ops import team
-from latchwork.ops.simd import LANES, add, as_pointer, fetch_add, load, place, step, step_backward, store, zeros
+from latchwork.ops.simd import (
+    add,
+    as_pointer,
+    bfloat16,
+    fetch_add,
+    float16,
+    is_published,
+    load,
+    load_reset,
+    meet,
+    place,
+    publish,
+    step,
+    step_backward,
+    store,
+    store_reset,
+    zeros,
+    zeros_reset,
+)
 
 # The fields of the block of int64 that a kernel gets: sizes, then addresses and their strides in elements.
 _field = count()
 NEXT, TILES, ROW_TILES, TILE_GROUPS, GROUPS, BLOCK, T, D = (next(_field) for _ in range(8))
 R, R_B, R_T, S, S_B, S_T, START, START_B, X0, X0_B, MASK, RESET, X = (next(_field) for _ in range(13))
-LAST, CARRY = (X + 1, X + 2)  # of the forward kernel
+LAST, CARRY, FLAGS = (X + 1, X + 2, X + 3)  # of the forward kernels
 _field = count(X + 1)  # of the backward kernel
 GX, GX_B, GX_T, GLAST, GR, GS, GSTART, GX0, CARRY_G, CARRY_GX0 = (next(_field) for _ in range(10))
 
+_IN_MEMORY = {torch.float32: float32, torch.float64: float64, torch.bfloat16: bfloat16, torch.float16: float16}
 _SMALL = 1 << 14  # elements below which waking a second thread costs more than it saves
 _BLOCK_ELEMENTS = 1 << 15  # of r, s and x each that a block reads or writes: all of them fit the second-level cache
-_FORWARD_COLUMNS, _BACKWARD_COLUMNS = (8, 4, 3, 2, 1), (4, 3, 2, 1)  # sizes of a group
+_SEGMENT_BYTES = 2048  # the part of a step that a thread should have to itself: with less, threads fight over lines
+_LANES = 16  # of a column of scalar units: one AVX-512 register of float32 (LLVM maps it to what the machine has)
+_MATRIX_LANES = 64  # matrix values in a group of vector units: enough independent work to hide the latency of a step
+_FORWARD_COLUMNS, _BACKWARD_COLUMNS = (8, 4), (5, 2)  # of scalar units in a group
 
 
-def minmax_scan(
-    r: Tensor, s: Tensor, state: Tensor, x0: Tensor, mask: Tensor | None, reset: Tensor | None
+def scan(
+    r: Tensor,
+    s: Tensor,
+    state: Tensor,
+    x0: Tensor,
+    mask: Tensor | None,
+    reset: Tensor | None,
+    *,
+    out: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Scalar units; arguments and results as in `latchwork.ops.reference.minmax_scan`, float32 or float64."""
-    r, s, state, x0 = _rows(r), _rows(s), _rows(state), _rows(x0)
-    x, last = torch.empty(r.shape, dtype=r.dtype), torch.empty(state.shape, dtype=r.dtype)
+    """Scalar or vector units; arguments and results as in `latchwork.ops.reference.scan`.
+
+    `out` is a contiguous tensor for x; by default a new one is made.
+    """
+    if not _in_hardware(r.dtype):
+        x, last = scan(r.float(), s.float(), state, x0, mask, reset)
+        return (x.to(s.dtype) if out is None else out.copy_(x)), last
+    x = torch.empty(s.shape, dtype=s.dtype) if out is None else out
+    return x, _forward(r, s, state, x0, mask, reset, x)
+
+
+def scan_last(r: Tensor, s: Tensor, state: Tensor, x0: Tensor, mask: Tensor | None, reset: Tensor | None) -> Tensor:
+    """The last state only, [B, D] or [B, U, n]; no other state is written to memory."""
+    if not _in_hardware(r.dtype):
+        r, s = r.float(), s.float()
+    return _forward(r, s, state, x0, mask, reset, None)
+
+
+def _forward(r, s, state, x0, mask, reset, x: Tensor | None) -> Tensor:
+    states = s.ndim - 2
+    r, s, state, x0 = _inner(r, r.ndim - 2), _inner(s, states), _inner(state, states), _inner(x0, states)
+    last = torch.empty(state.shape, dtype=state.dtype)
     if last.numel() == 0:
-        return x, last
-    plan = _plan(r, _FORWARD_COLUMNS)
-    carry = plan.carry(LANES, r.dtype)
-    plan.run(
-        _forward(r.dtype, plan.columns, plan.units < LANES),
-        r,
-        s,
-        state,
-        x0,
-        mask,
-        reset,
-        x,
-        last.data_ptr(),
-        address(carry),
-    )
-    return x, last
+        return last
+    plan = _plan(r, s, _FORWARD_COLUMNS)
+    flagged = mask is not None or reset is not None
+    constants = (r.dtype, plan.lanes, plan.columns, plan.degree, plan.ragged, flagged, x is not None)
+    if (chunked := _chunk_plan(plan, r.element_size())) is None:
+        kernel, carry, done = _compiled(_forward_body, *constants), plan.carry(state.dtype), None
+    else:
+        plan, kernel = chunked, _compiled(_chunked_body, *constants)
+        tiles = plan.rows * plan.row_tiles
+        carry = torch.empty(2, tiles, plan.groups * plan.columns * plan.lanes, dtype=state.dtype)
+        done = torch.zeros(tiles, dtype=torch.int64)
+    plan.run(kernel, r, s, state, x0, mask, reset, x, last.data_ptr(), _address(carry), _address(done))
+    return last
 
 
-def minmax_scan_backward(
+def scan_backward(
     grad_x: Tensor,
     grad_last: Tensor,
     r: Tensor,
@@ -73,100 +123,142 @@ def minmax_scan_backward(
     mask: Tensor | None,
     reset: Tensor | None,
     x: Tensor,
+    *,
+    out: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of r, s [B, T, D], state and x0 [B, D], from those of x [B, T, D] and last [B, D]."""
-    r, s, state, x0 = _rows(r), _rows(s), _rows(state), _rows(x0)
-    grad_x, grad_last, x = _rows(grad_x), grad_last.contiguous(), x.contiguous()
-    grad_r, grad_s = torch.empty(r.shape, dtype=r.dtype), torch.empty(r.shape, dtype=r.dtype)
-    grad_state, grad_x0 = torch.empty(state.shape, dtype=r.dtype), torch.empty(state.shape, dtype=r.dtype)
+    """Gradients of r, s, state and x0 from those of x and last; `out` are contiguous tensors for those of r and s."""
+    if not (_in_hardware(r.dtype) and _fits(state, r.dtype) and _fits(x0, r.dtype)):
+        # x has lost digits of the states that come from `state` and `x0`: do it again with all of them
+        r_, s_ = r.float(), s.float()
+        x = scan(r_, s_, state, x0, mask, reset)[0]
+        gradients = scan_backward(grad_x.float(), grad_last, r_, s_, state, x0, mask, reset, x)
+        for given, gradient in zip(out or (), gradients, strict=False):
+            given.copy_(gradient)
+        grad_r, grad_s = out or (a.to(r.dtype) for a in gradients[:2])
+        return grad_r, grad_s, *gradients[2:]
+    states = s.ndim - 2
+    r, s, state, x0 = _inner(r, r.ndim - 2), _inner(s, states), _inner(state, states), _inner(x0, states)
+    grad_x, grad_last, x = _inner(grad_x, states), grad_last.contiguous(), x.contiguous()
+    grad_r, grad_s = out or (torch.empty(a.shape, dtype=a.dtype) for a in (r, s))
+    grad_state, grad_x0 = (torch.empty(state.shape, dtype=state.dtype) for _ in range(2))
     if grad_state.numel() == 0:
         return grad_r, grad_s, grad_state, grad_x0
-    plan = _plan(r, _BACKWARD_COLUMNS)
-    carry, carry_x0 = plan.carry(LANES, torch.float64), plan.carry(LANES, torch.float64)
+    plan = _plan(r, s, _BACKWARD_COLUMNS)
+    carry, carry_x0 = plan.carry(torch.float64), plan.carry(torch.float64)
     gradients = (grad_last, grad_r, grad_s, grad_state, grad_x0)
     addresses = [grad_x.data_ptr(), grad_x.stride(0), grad_x.stride(1), *(a.data_ptr() for a in gradients)]
-    plan.run(
-        _backward(r.dtype, plan.columns, plan.units < LANES),
-        r,
-        s,
-        state,
-        x0,
-        mask,
-        reset,
-        x,
-        *addresses,
-        address(carry),
-        address(carry_x0),
-    )
+    flagged = mask is not None or reset is not None
+    kernel = _compiled(_backward_body, r.dtype, plan.lanes, plan.columns, plan.degree, plan.ragged, flagged)
+    plan.run(kernel, r, s, state, x0, mask, reset, x, *addresses, _address(carry), _address(carry_x0))
     return grad_r, grad_s, grad_state, grad_x0
 
 
-def _rows(a: Tensor) -> Tensor:
-    """`a` with neighbouring units beside each other; other dimensions may have any stride."""
-    return a if a.stride(-1) == 1 else a.contiguous()
+@functools.cache
+def _in_hardware(dtype: torch.dtype) -> bool:
+    """Whether this processor can read numbers of this type; few cannot read float16."""
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    return dtype != torch.float16 or not x86 or bool(llvmlite.binding.get_host_cpu_features().get("f16c"))
 
 
-def address(a: Tensor | None) -> int:
+def _fits(a: Tensor, dtype: torch.dtype) -> bool:
+    """Whether every value of `a` is a number of type `dtype`."""
+    return a.dtype == dtype or torch.equal(a.nan_to_num(0.0), a.to(dtype).to(a.dtype).nan_to_num(0.0))
+
+
+def _inner(a: Tensor, dimensions: int) -> Tensor:
+    """`a` with its last dimensions contiguous; the ones before may have any stride."""
+    a, stride = a.resolve_neg(), 1
+    for size, actual in zip(reversed(a.shape[-dimensions:]), reversed(a.stride()[-dimensions:]), strict=True):
+        if size != 1 and actual != stride:
+            return a.contiguous()
+        stride *= size
+    return a
+
+
+def _address(a: Tensor | None) -> int:
     return 0 if a is None else a.data_ptr()
 
 
 class Plan(NamedTuple):
-    """How the work on [rows, time, units] is cut: columns in a group, groups in a row and a tile, steps in a block."""
+    """How the work on B rows of D states is cut: lanes in a column, columns in a group, groups in a row and a tile,
+    steps in a block."""
 
     rows: int
     time: int
-    units: int
+    states: int
+    degree: int
     threads: int
+    lanes: int
     columns: int
+    ragged: bool
     groups: int
     tile_groups: int
+    row_tiles: int
     block: int
 
-    def carry(self, lanes: int, dtype: torch.dtype) -> Tensor | None:
-        """Room for the states between blocks, if there is more than one; a column has `lanes` states."""
-        if self.time <= self.block:
-            return None
-        return torch.empty(self.rows, self.groups * self.columns * lanes, dtype=dtype)
+    def carry(self, dtype: torch.dtype) -> Tensor:
+        """Room for something a state between blocks."""
+        return torch.empty(self.rows, self.groups * self.columns * self.lanes, dtype=dtype)
 
-    def run(self, kernel: Any, r, s, state, x0, mask, reset, x, *more: int) -> None:
+    def run(self, kernel: CFunc, r, s, state, x0, mask, reset, x, *more: int) -> None:
         """Call a kernel with this plan, these tensors and the addresses and strides that it has of its own."""
-        row_tiles = -(-self.groups // self.tile_groups)
-        tiles = self.rows * row_tiles
+        tiles = self.rows * self.row_tiles
         fields = (
-            *(0, tiles, row_tiles, self.tile_groups, self.groups, self.block, self.time, self.units),
+            *(0, tiles, self.row_tiles, self.tile_groups, self.groups, self.block, self.time, self.states),
             *(r.data_ptr(), r.stride(0), r.stride(1), s.data_ptr(), s.stride(0), s.stride(1)),
             *(state.data_ptr(), state.stride(0), x0.data_ptr(), x0.stride(0)),
-            *(address(mask), address(reset), x.data_ptr(), *more),
+            *(_address(mask), _address(reset), _address(x), *more),
         )
         block = (ctypes.c_int64 * len(fields))(*fields)
         team.run(kernel.address, block, min(self.threads, tiles))
 
 
-def make_plan(rows: int, time: int, units: int, columns: int, step_elements: int, sizes: tuple[int, ...]) -> Plan:
-    """Cut `columns` columns into groups of one of `sizes`; a step reads `step_elements` elements of r in a row."""
-    threads = 1 if rows * time * step_elements < _SMALL else team.size()
-    # the largest group that the columns fill and that leaves work for every thread
-    size = next((n for n in sizes if n <= columns and rows * -(-columns // n) >= threads), 1)
-    groups = -(-columns // size)
-    row_tiles = 1 if rows >= 2 * threads or rows == threads else min(groups, 4 * threads)
-    tile_groups = max(1, -(-groups // max(1, row_tiles)))
-    return Plan(rows, time, units, threads, size, groups, tile_groups, max(8, _BLOCK_ELEMENTS // max(1, step_elements)))
+def _plan(r: Tensor, s: Tensor, sizes: tuple[int, ...]) -> Plan:
+    rows, time = s.shape[:2]
+    degree = s.shape[-1] if s.ndim == 4 else 1
+    states = s.shape[2:].numel()
+    threads = 1 if rows * time * states * degree < _SMALL else team.size()
+
+    def largest(candidates: tuple[int, ...], pieces: int) -> int:
+        """The largest group that the pieces of a row fill and that leaves work for every thread."""
+        return next((n for n in candidates if n <= pieces and rows * -(-pieces // n) >= threads), 1)
+
+    if degree == 1:
+        lanes = min(_LANES if states % _LANES != _LANES // 2 else _LANES // 2, 1 << (states.bit_length() - 1))
+        pieces = -(-states // lanes)
+        columns = largest(tuple(range(sizes[pieces > sizes[0]], 0, -1)), pieces)
+    else:
+        fit = max(1, _MATRIX_LANES // degree**2)
+        powers = tuple(n for n in range(fit, 0, -1) if n & (n - 1) == 0 or n == fit)
+        lanes, columns = degree * largest(powers, states // degree), 1
+    groups = -(-states // (lanes * columns))
+    row_tiles = 1 if rows >= 2 * threads or rows == threads else min(groups, threads)
+    tile_groups = -(-groups // row_tiles)
+    ragged = states < lanes * columns
+    row_tiles = -(-groups // tile_groups)
+    block = 1 if groups > 1 else max(8, _BLOCK_ELEMENTS // (states * degree))
+    return Plan(rows, time, states, degree, threads, lanes, columns, ragged, groups, tile_groups, row_tiles, block)
 
 
-def _plan(r: Tensor, sizes: tuple[int, ...]) -> Plan:
-    rows, time, units = r.shape
-    return make_plan(rows, time, units, -(-units // LANES), units, sizes)
+def _chunk_plan(plan: Plan, element_size: int) -> Plan | None:
+    """Chunks of time as tiles and blocks, where rows are so few and short that threads had to share memory's lines."""
+    short = plan.states * element_size < _SEGMENT_BYTES * plan.threads
+    block = max(8, _BLOCK_ELEMENTS // plan.states)
+    chunks = -(-plan.time // block)
+    if plan.degree > 1 or plan.threads == 1 or plan.rows >= plan.threads or not short or chunks < 2 * plan.threads:
+        return None
+    return plan._replace(tile_groups=plan.groups, row_tiles=chunks, block=block)
 
 
-def _forward_body(real, columns, short):
-    width = columns * LANES
+def _forward_body(memory, real, lanes, columns, degree, ragged, flagged, stored):
+    width = lanes * columns
 
     def forward(a):
-        r, s, x = as_pointer(a[R], real), as_pointer(a[S], real), as_pointer(a[X], real)
+        r, s, x = as_pointer(a[R], memory), as_pointer(a[S], memory), as_pointer(a[X], memory)
         start, x0, last = as_pointer(a[START], real), as_pointer(a[X0], real), as_pointer(a[LAST], real)
         mask, reset, carry = as_pointer(a[MASK], uint8), as_pointer(a[RESET], uint8), as_pointer(a[CARRY], real)
-        time, units, r_time, s_time = a[T], a[D], a[R_T], a[S_T]
-        masked, resets = a[MASK] != 0, a[RESET] != 0
+        time, states, r_time, s_time = a[T], a[D], a[R_T], a[S_T]
+        masked, resets = flagged and a[MASK] != 0, flagged and a[RESET] != 0
         while True:
             tile = fetch_add(a, int64(1))
             if tile >= a[TILES]:
@@ -177,38 +269,129 @@ def _forward_body(real, columns, short):
             for t in range(0, max(time, 1), a[BLOCK]):
                 t_end = min(t + a[BLOCK], time)
                 for group in range(first, end):
-                    at = place(group * width, units, columns, short)
-                    kept = place(group * width, a[GROUPS] * width, columns, False)
-                    h = load(start, row * a[START_B], at) if t == 0 else load(carry, row * a[GROUPS] * width, kept)
+                    at = place(group, states, lanes, columns, degree, ragged)
+                    kept, kept_row = place(group, a[GROUPS] * width, lanes, columns, degree, 0), row * a[GROUPS] * width
+                    h = load(start, row * a[START_B], at) if t == 0 else load(carry, kept_row, kept)
                     r_row, s_row = row * a[R_B] + t * r_time, row * a[S_B] + t * s_time
                     for i in range(row * time + t, row * time + t_end):
                         if resets and reset[i] != 0:
                             h = load(x0, row * a[X0_B], at)
                         if not masked or mask[i] != 0:
-                            h = step(load(r, r_row, at), load(s, s_row, at), h)
-                        store(x, i * units, at, h)
+                            h = step(load_reset(r, r_row, at), load(s, s_row, at), h)
+                        if stored:
+                            store(x, i * states, at, h)
                         r_row += r_time
                         s_row += s_time
                     if t_end == time:
-                        store(last, row * units, at, h)
+                        store(last, row * states, at, h)
                     else:
-                        store(carry, row * a[GROUPS] * width, kept, h)
+                        store(carry, kept_row, kept, h)
 
     return forward
 
 
-def _backward_body(real, columns, short):
-    width = columns * LANES
+def _chunked_body(memory, real, lanes, columns, degree, ragged, flagged, stored):
+    """The forward kernel with chunks of time as tiles: all rows and groups together keep too few threads busy.
+
+    A thread composes the steps of its chunk, waits for the state before it, hands on the state after it, and only then
+    runs through the chunk, which its cache still holds: chunks wait for each other's composed step only. Tiles are
+    taken in order, so whoever is waited for is at work. After a reset a chunk's last state is known at once.
+    """
+
+    def forward(a):
+        r, s, x = as_pointer(a[R], memory), as_pointer(a[S], memory), as_pointer(a[X], memory)
+        start, x0, last = as_pointer(a[START], real), as_pointer(a[X0], real), as_pointer(a[LAST], real)
+        mask, reset, done = as_pointer(a[MASK], uint8), as_pointer(a[RESET], uint8), as_pointer(a[FLAGS], int64)
+        after = as_pointer(
+            a[CARRY], real
+        )  # of each chunk the composed s, then the state after it; behind them the composed r
+        time, states, r_time, s_time = a[T], a[D], a[R_T], a[S_T]
+        masked, resets = flagged and a[MASK] != 0, flagged and a[RESET] != 0
+        row_states = a[GROUPS] * lanes * columns
+        total_r = a[TILES] * row_states
+        while True:
+            tile = fetch_add(a, int64(1))
+            if tile >= a[TILES]:
+                break
+            row = tile // a[ROW_TILES]
+            chunk = tile - row * a[ROW_TILES]
+            t = chunk * a[BLOCK]
+            t_end = min(t + a[BLOCK], time)
+            base, here = row * time, tile * row_states
+            handed_on = chunk + 1 == a[ROW_TILES]  # nobody needs the last state of all
+            begin = t
+            if resets:
+                begin = t_end
+                while begin > t and reset[base + begin - 1] == 0:
+                    begin -= 1
+            fresh = resets and begin > t
+            if fresh:
+                begin -= 1
+            elif masked:  # steps before the first real one do not belong to what is composed
+                while begin < t_end and mask[base + begin] == 0:
+                    begin += 1
+            empty = not fresh and begin == t_end
+            if not handed_on and not empty:
+                for group in range(a[GROUPS]):
+                    at = place(group, states, lanes, columns, degree, ragged)
+                    kept = place(group, row_states, lanes, columns, degree, 0)
+                    r_row, s_row = row * a[R_B] + begin * r_time, row * a[S_B] + begin * s_time
+                    meets = load_reset(r, r_row, at)
+                    h = load(x0, row * a[X0_B], at) if fresh else load(s, s_row, at)
+                    for i in range(base + begin, base + t_end):
+                        if not masked or mask[i] != 0:
+                            meets = meet(load_reset(r, r_row, at), meets)
+                            h = step(load_reset(r, r_row, at), load(s, s_row, at), h)
+                        r_row += r_time
+                        s_row += s_time
+                    store(after, here, kept, h)
+                    store(after, here + total_r, kept, meets)
+            if fresh and not handed_on:
+                publish(done, tile)
+                handed_on = True
+            while chunk > 0 and not is_published(done, tile - 1):
+                pass
+            if not handed_on:
+                for group in range(a[GROUPS]):
+                    at = place(group, states, lanes, columns, degree, ragged)
+                    kept = place(group, row_states, lanes, columns, degree, 0)
+                    h = load(start, row * a[START_B], at) if chunk == 0 else load(after, here - row_states, kept)
+                    if not empty:
+                        h = step(load(after, here + total_r, kept), load(after, here, kept), h)
+                    store(after, here, kept, h)
+                publish(done, tile)
+            for group in range(a[GROUPS]):
+                at = place(group, states, lanes, columns, degree, ragged)
+                kept = place(group, row_states, lanes, columns, degree, 0)
+                h = load(start, row * a[START_B], at) if chunk == 0 else load(after, here - row_states, kept)
+                r_row, s_row = row * a[R_B] + t * r_time, row * a[S_B] + t * s_time
+                for i in range(base + t, base + t_end):
+                    if resets and reset[i] != 0:
+                        h = load(x0, row * a[X0_B], at)
+                    if not masked or mask[i] != 0:
+                        h = step(load_reset(r, r_row, at), load(s, s_row, at), h)
+                    if stored:
+                        store(x, i * states, at, h)
+                    r_row += r_time
+                    s_row += s_time
+                if t_end == time:
+                    store(last, row * states, at, h)
+
+    return forward
+
+
+def _backward_body(memory, real, lanes, columns, degree, ragged, flagged):
+    width = lanes * columns
 
     def backward(a):
-        r, s, x = as_pointer(a[R], real), as_pointer(a[S], real), as_pointer(a[X], real)
+        r, s, x = as_pointer(a[R], memory), as_pointer(a[S], memory), as_pointer(a[X], memory)
         start, x0, glast = as_pointer(a[START], real), as_pointer(a[X0], real), as_pointer(a[GLAST], real)
-        gx, gr, gs = as_pointer(a[GX], real), as_pointer(a[GR], real), as_pointer(a[GS], real)
+        gx, gr, gs = as_pointer(a[GX], memory), as_pointer(a[GR], memory), as_pointer(a[GS], memory)
         gstart, gx0 = as_pointer(a[GSTART], real), as_pointer(a[GX0], real)
         carry, carry_x0 = as_pointer(a[CARRY_G], float64), as_pointer(a[CARRY_GX0], float64)
         mask, reset = as_pointer(a[MASK], uint8), as_pointer(a[RESET], uint8)
-        time, units, r_time, s_time, gx_time = a[T], a[D], a[R_T], a[S_T], a[GX_T]
-        masked, resets = a[MASK] != 0, a[RESET] != 0
+        time, states, r_time, s_time, gx_time = a[T], a[D], a[R_T], a[S_T], a[GX_T]
+        masked, resets = flagged and a[MASK] != 0, flagged and a[RESET] != 0
         while True:
             tile = fetch_add(a, int64(1))
             if tile >= a[TILES]:
@@ -218,14 +401,14 @@ def _backward_body(real, columns, short):
             end = min(first + a[TILE_GROUPS], a[GROUPS])
             for t_end in range(time, min(time, 1) - 1, -a[BLOCK]):
                 t = max(t_end - a[BLOCK], 0)
-                for group in range(first, end):
-                    at = place(group * width, units, columns, short)
-                    kept = place(group * width, a[GROUPS] * width, columns, False)
-                    kept_row = row * a[GROUPS] * width
+                for group in range(end - 1, first - 1, -1):
+                    at = place(group, states, lanes, columns, degree, ragged)
+                    kept, kept_row = place(group, a[GROUPS] * width, lanes, columns, degree, 0), row * a[GROUPS] * width
                     if t_end == time:
-                        g, g_x0 = add(zeros(at), load(glast, row * units, at)), zeros(at)
+                        g = add(zeros(at), load(glast, row * states, at))
+                        store(carry_x0, kept_row, kept, zeros(at))
                     else:
-                        g, g_x0 = load(carry, kept_row, kept), load(carry_x0, kept_row, kept)
+                        g = load(carry, kept_row, kept)
                     r_row, s_row = row * a[R_B] + t_end * r_time, row * a[S_B] + t_end * s_time
                     gx_row = row * a[GX_B] + t_end * gx_time
                     for i in range(row * time + t_end - 1, row * time + t - 1, -1):
@@ -235,43 +418,34 @@ def _backward_body(real, columns, short):
                         is_reset = resets and reset[i] != 0
                         g = add(g, load(gx, gx_row, at))
                         if masked and mask[i] == 0:
-                            store(gr, i * units, at, zeros(at))
-                            store(gs, i * units, at, zeros(at))
+                            store_reset(gr, i * states * degree, at, zeros_reset(at))
+                            store(gs, i * states, at, zeros(at))
                         else:
                             if is_reset:
                                 before = load(x0, row * a[X0_B], at)
                             elif i == row * time:
                                 before = load(start, row * a[START_B], at)
                             else:
-                                before = load(x, (i - 1) * units, at)
-                            g, g_r, g_s = step_backward(load(r, r_row, at), load(s, s_row, at), before, g)
-                            store(gr, i * units, at, g_r)
-                            store(gs, i * units, at, g_s)
+                                before = load(x, (i - 1) * states, at)
+                            g, g_r, g_s = step_backward(load_reset(r, r_row, at), load(s, s_row, at), before, g)
+                            store_reset(gr, i * states * degree, at, g_r)
+                            store(gs, i * states, at, g_s)
                         if is_reset:
-                            g, g_x0 = zeros(at), add(g_x0, g)
+                            store(carry_x0, kept_row, kept, add(load(carry_x0, kept_row, kept), g))
+                            g = zeros(at)
                     if t == 0:
-                        store(gstart, row * units, at, g)
-                        store(gx0, row * units, at, g_x0)
+                        store(gstart, row * states, at, g)
+                        store(gx0, row * states, at, load(carry_x0, kept_row, kept))
                     else:
                         store(carry, kept_row, kept, g)
-                        store(carry_x0, kept_row, kept, g_x0)
 
     return backward
 
 
 @functools.cache
-def _forward(dtype: torch.dtype, columns: int, short: bool) -> CFunc:
-    return compiled(_forward_body, dtype, columns, short)
-
-
-@functools.cache
-def _backward(dtype: torch.dtype, columns: int, short: bool) -> CFunc:
-    return compiled(_backward_body, dtype, columns, short)
-
-
-def compiled(body, dtype: torch.dtype, *constants: int) -> CFunc:
+def _compiled(body: Callable, dtype: torch.dtype, *constants: int) -> CFunc:
     """The machine code of a kernel, from the cache on disk where there is one."""
-    function = body(float32 if dtype == torch.float32 else float64, *constants)
+    function = body(_IN_MEMORY[dtype], float64 if dtype == torch.float64 else float32, *constants)
     signature = void(types.CPointer(int64))
     try:
         return cfunc(signature, cache=True)(function)

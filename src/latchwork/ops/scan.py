@@ -6,6 +6,7 @@ operation each.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,10 +16,15 @@ from torch._C import _len_torch_dispatch_stack
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 
-from latchwork.ops import reference
+from latchwork.ops import chunked, reference
 
-BACKENDS = ("auto", "reference", "cpu")
-_DTYPES = (torch.float32, torch.float64)
+BACKENDS = ("auto", "reference", "torch", "cpu")
+_STATES = {  # the dtype of states beside that of r and s
+    torch.float32: torch.float32,
+    torch.float64: torch.float64,
+    torch.bfloat16: torch.float32,
+    torch.float16: torch.float32,
+}
 
 
 def minmax_scan(
@@ -35,31 +41,29 @@ def minmax_scan(
     """Run x_t = max(min(r_t, x_{t−1}), s_t) over time for many scalar units at once.
 
     Arguments:
-        r, s: [B, T, D] reset and set values, float32 or float64; any strides.
+        r, s: [B, T, D] reset and set values in float32, float64, bfloat16 or float16; any strides.
         state: [B, D] the state before the first step; `x0` by default. With `cu_seqlens` [1, D], it is where the
-            first document starts.
+            first document starts. States are float32, or float64 beside float64; narrower ones are widened.
         x0: [D] or [B, D] the state to which resets go; zeros by default.
         mask: [B, T] bool; at False the state is kept (padding) and x repeats it.
         reset: [B, T] bool; at True the state becomes x0 before the step (with mask False it stays x0).
         cu_seqlens: [N + 1] integers 0 = c_0 < c_1 < … < c_N = T: N documents packed in one row (B = 1). Document i
             holds the steps c_i … c_{i+1} − 1 and nothing of one document reaches another.
-        backend: "cpu" (compiled kernels), "reference" (a loop; the specification), or "auto": "cpu" for tensors on
-            the CPU and "reference" elsewhere.
+        backend: "cpu" (compiled kernels), "torch" (tensor operations on any device), "reference" (a loop; the
+            specification), or "auto": "cpu" for tensors on the CPU and "torch" elsewhere.
 
     Returns:
-        x [B, T, D] every state; last [B, D] the last one, or [N, D] the last of every document. No operation
-        rounds: all backends and thread counts return the same values. Gradients go step by step to the active
-        operand; ties share evenly.
+        x [B, T, D] every state in the dtype of r and s; last [B, D] the last one, or [N, D] the last of every
+        document, in the dtype of states. No operation rounds: all backends and thread counts return the same values.
+        Gradients go step by step to the active operand; ties share evenly.
 
     Raises:
         TypeError, ValueError: shapes, dtypes or devices that do not fit; an unknown or unavailable backend.
 
     Source: arXiv 2605.06384, §4. NaN in r, s or the state wins over numbers, as in `torch.maximum`.
     """
-    _check_tensors("r", r, s)
-    if r.ndim != 3 or r.shape != s.shape:
-        raise ValueError(f"r and s must both be [B, T, D], got r {tuple(r.shape)} and s {tuple(s.shape)}")
-    return _scan(_SCALAR, r, s, state, x0, mask, reset, cu_seqlens, backend)
+    _check_scalar(r, s)
+    return _scan(r, s, state, x0, mask, reset, cu_seqlens, backend)
 
 
 def minmax_matrix_scan(
@@ -78,7 +82,7 @@ def minmax_matrix_scan(
     Row i of the new state is max(max_k min(R[i, k], x[k]), s[i]).
 
     Arguments:
-        R: [B, T, U, n, n] reset matrices, float32 or float64; any strides, any degree n.
+        R: [B, T, U, n, n] reset matrices; any strides, any degree n, dtypes as in `minmax_scan`.
         s: [B, T, U, n] set vectors.
         state: [B, U, n] the state before the first step; `x0` by default.
         x0: [U, n] or [B, U, n] the state to which resets go; zeros by default.
@@ -96,37 +100,89 @@ def minmax_matrix_scan(
     _check_tensors("R", R, s)
     if R.ndim != 5 or s.ndim != 4 or R.shape != (*s.shape, s.shape[-1]):
         raise ValueError(f"R must be [B, T, U, n, n] and s [B, T, U, n], got R {tuple(R.shape)} and s {tuple(s.shape)}")
-    return _scan(_VECTOR, R, s, state, x0, mask, reset, cu_seqlens, backend)
+    return _scan(R, s, state, x0, mask, reset, cu_seqlens, backend)
 
 
-def _scan(kind: _Kind, r, s, state, x0, mask, reset, cu_seqlens, backend) -> tuple[Tensor, Tensor]:
+def minmax_last(
+    r: Tensor,
+    s: Tensor,
+    state: Tensor | None = None,
+    *,
+    x0: Tensor | None = None,
+    mask: Tensor | None = None,
+    reset: Tensor | None = None,
+    backend: str = "auto",
+) -> Tensor:
+    """The last state only, [B, D]: what `minmax_scan` returns second.
+
+    On a CPU and without gradients no other state is written to memory. Arguments and errors as in `minmax_scan`.
+    """
+    _check_scalar(r, s)
+    inputs = _inputs(r, s, state, x0, mask, reset)
+    run = _resolve(backend, inputs)
+    if run is _kernel:
+        from latchwork.ops import cpu
+
+        return cpu.scan_last(*inputs)
+    return run(*inputs)[1]
+
+
+def _scan(r, s, state, x0, mask, reset, cu_seqlens, backend) -> tuple[Tensor, Tensor]:
+    if cu_seqlens is None:
+        inputs = _inputs(r, s, state, x0, mask, reset)
+        return _resolve(backend, inputs)(*inputs)
+    reset = join_boundaries(None if reset is None else check_flags(reset, "reset", s), check_cu_seqlens(cu_seqlens, s))
+    wide = _STATES[s.dtype]  # the last states of the documents are taken from x, so x must have all of their digits
+    inputs = _inputs(r.to(wide), s.to(wide), state, x0, mask, reset)
+    x, _ = _resolve(backend, inputs)(*inputs)
+    return x.to(s.dtype), x[0, cu_seqlens[1:].long() - 1]
+
+
+def _inputs(r, s, state, x0, mask, reset) -> tuple:
+    """What the backends take: everything checked, states in full and in their dtype."""
     batch, units = s.shape[0], s.shape[2:]
-    x0 = s.new_zeros(units) if x0 is None else _like(x0, "x0", s, tuple(units), (batch, *units))
+    if x0 is None:
+        x0 = s.new_zeros(units, dtype=_STATES[s.dtype])
+    else:
+        x0 = _check_state(x0, "x0", s, tuple(units), (batch, *units))
     x0 = x0.expand(batch, *units)
-    state = x0 if state is None else _like(state, "state", s, (batch, *units))
+    state = x0 if state is None else _check_state(state, "state", s, (batch, *units))
     mask = None if mask is None else check_flags(mask, "mask", s)
     reset = None if reset is None else check_flags(reset, "reset", s)
-    if cu_seqlens is not None:
-        reset = join_boundaries(reset, check_cu_seqlens(cu_seqlens, s))
-    scan = _resolve(kind, backend, s, (r, s, state, x0))
-    x, last = scan(r, s, state, x0, mask, reset)
-    if cu_seqlens is not None:
-        last = x[0, cu_seqlens[1:].long() - 1]
-    return x, last
+    return r, s, state, x0, mask, reset
 
 
-class _Kind(NamedTuple):
-    """The implementations for one kind of unit; all share their arguments and results with the reference."""
+def _kernel(
+    r: Tensor, s: Tensor, state: Tensor, x0: Tensor, mask: Tensor | None, reset: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    from latchwork.ops import cpu
 
-    reference: Callable
-    kernel: Callable
-    operator: Callable
+    return cpu.scan(r, s, state, x0, mask, reset)
 
 
-def _operators(name: str, forward: Callable, backward: Callable) -> Callable:
-    """Register kernels with PyTorch as one differentiable operator."""
-    operator = torch.library.custom_op(f"latchwork::{name}", forward, mutates_args=(), device_types="cpu")
-    gradient = torch.library.custom_op(f"latchwork::{name}_backward", backward, mutates_args=(), device_types="cpu")
+def _kernel_backward(*inputs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    from latchwork.ops import cpu  # imports numba, which is not to be loaded before it is needed
+
+    return cpu.scan_backward(*inputs)
+
+
+def _operator(name: str, forward: Callable, backward: Callable, device_types: str | None) -> _Operator:
+    """Register an implementation with PyTorch as one differentiable operator."""
+    inputs = "Tensor r, Tensor s, Tensor state, Tensor x0, Tensor? mask, Tensor? reset"
+    operator = torch.library.custom_op(
+        f"latchwork::{name}",
+        forward,
+        mutates_args=(),
+        device_types=device_types,
+        schema=f"({inputs}) -> (Tensor, Tensor)",
+    )
+    gradient = torch.library.custom_op(
+        f"latchwork::{name}_backward",
+        backward,
+        mutates_args=(),
+        device_types=device_types,
+        schema=f"(Tensor grad_x, Tensor grad_last, {inputs}, Tensor x) -> (Tensor, Tensor, Tensor, Tensor)",
+    )
 
     @operator.register_fake
     def _(r, s, state, x0, mask, reset):
@@ -143,86 +199,107 @@ def _operators(name: str, forward: Callable, backward: Callable) -> Callable:
         return *gradient(grad_x, grad_last, *ctx.saved_tensors), None, None
 
     operator.register_autograd(differentiate, setup_context=save)
-    return operator
+    for op in (operator, gradient):
+        op.register_vmap(functools.partial(_batched, op))
+
+    # The transforms of `torch.func` do not use the gradients of operators.
+    class Scan(torch.autograd.Function):
+        @staticmethod
+        def forward(*inputs):
+            return operator(*inputs)
+
+        setup_context = staticmethod(save)
+
+        @staticmethod
+        def backward(ctx, grad_x, grad_last):
+            return *ScanBackward.apply(grad_x, grad_last, *ctx.saved_tensors), None, None
+
+        @staticmethod
+        def vmap(info, in_dims, *inputs):
+            return _batched(Scan.apply, info, in_dims, *inputs)
+
+    class ScanBackward(torch.autograd.Function):
+        @staticmethod
+        def forward(*inputs):
+            return gradient(*inputs)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def backward(ctx, *_):
+            raise RuntimeError('the scan has no second derivatives through autograd; use backend="reference"')
+
+        @staticmethod
+        def vmap(info, in_dims, *inputs):
+            return _batched(ScanBackward.apply, info, in_dims, *inputs)
+
+    return _Operator(operator, Scan.apply)
 
 
-# The kernels are imported inside: they import numba, which is not to be loaded before it is needed.
+class _Operator(NamedTuple):
+    """Two faces of one implementation: for PyTorch at large, and inside `torch.func` transforms."""
+
+    plain: Callable
+    transformed: Callable
+
+    def __call__(self, *inputs):
+        transformed = not torch.compiler.is_compiling() and peek_interpreter_stack() is not None
+        return (self.transformed if transformed else self.plain)(*inputs)
 
 
-def _scalar(
-    r: Tensor, s: Tensor, state: Tensor, x0: Tensor, mask: Tensor | None, reset: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    from latchwork.ops import cpu
+def _batched(op: Callable, info, in_dims: tuple, *inputs: Tensor | None) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+    """Under `torch.vmap` the new dimension joins the batch, with which every input begins."""
+    size = info.batch_size
 
-    return cpu.minmax_scan(r, s, state, x0, mask, reset)
+    def join(a: Tensor | None, dim: int | None) -> Tensor | None:
+        if a is None:
+            return None
+        a = a.expand(size, *a.shape) if dim is None else a.movedim(dim, 0)
+        return a.flatten(0, 1)
 
-
-def _scalar_backward(
-    grad_x: Tensor,
-    grad_last: Tensor,
-    r: Tensor,
-    s: Tensor,
-    state: Tensor,
-    x0: Tensor,
-    mask: Tensor | None,
-    reset: Tensor | None,
-    x: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    from latchwork.ops import cpu
-
-    return cpu.minmax_scan_backward(grad_x, grad_last, r, s, state, x0, mask, reset, x)
+    results = op(*(join(a, dim) for a, dim in zip(inputs, in_dims, strict=True)))
+    return tuple(a.unflatten(0, (size, -1)) for a in results), (0,) * len(results)
 
 
-def _vector(
-    r: Tensor, s: Tensor, state: Tensor, x0: Tensor, mask: Tensor | None, reset: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    from latchwork.ops import cpu_matrix
-
-    return cpu_matrix.minmax_matrix_scan(r, s, state, x0, mask, reset)
+_cpu = _operator("scan_cpu", _kernel, _kernel_backward, "cpu")
+_torch = _operator("scan_torch", chunked.scan, chunked.scan_backward, None)
 
 
-def _vector_backward(
-    grad_x: Tensor,
-    grad_last: Tensor,
-    r: Tensor,
-    s: Tensor,
-    state: Tensor,
-    x0: Tensor,
-    mask: Tensor | None,
-    reset: Tensor | None,
-    x: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    from latchwork.ops import cpu_matrix
-
-    return cpu_matrix.minmax_matrix_scan_backward(grad_x, grad_last, r, s, state, x0, mask, reset, x)
-
-
-_SCALAR = _Kind(reference.minmax_scan, _scalar, _operators("minmax_scan", _scalar, _scalar_backward))
-_VECTOR = _Kind(reference.minmax_matrix_scan, _vector, _operators("minmax_matrix_scan", _vector, _vector_backward))
-
-
-def _resolve(kind: _Kind, backend: str, r: Tensor, inputs: tuple[Tensor, ...]) -> Callable:
+def _resolve(backend: str, inputs: tuple) -> Callable:
     if backend not in BACKENDS:
         raise ValueError(
             f"backend {backend!r} is not available in this installation; choose one of {', '.join(BACKENDS)}"
         )
-    on_cpu = r.device.type == "cpu"
-    if backend == "cpu" and not on_cpu:
-        raise ValueError(f'backend "cpu" needs tensors on the CPU, got r on {r.device}; use backend="auto"')
-    if forward_ad._current_level >= 0 and backend == "cpu":
-        raise NotImplementedError('backend "cpu" has no forward-mode derivatives; use backend="reference"')
-    if backend == "reference" or not on_cpu or forward_ad._current_level >= 0:
-        return kind.reference
-    return kind.kernel if _is_plain(inputs) else kind.operator
+    s = inputs[1]
+    if backend == "cpu" and s.device.type != "cpu":
+        raise ValueError(f'backend "cpu" needs tensors on the CPU, got s on {s.device}; use backend="auto"')
+    if forward_ad._current_level >= 0:
+        if backend not in ("auto", "reference"):
+            raise NotImplementedError(f'backend "{backend}" has no forward-mode derivatives; use backend="reference"')
+        return reference.scan
+    if backend == "reference":
+        return reference.scan
+    if backend == "torch" or s.device.type != "cpu":
+        return _torch
+    return _kernel if _is_plain(inputs) else _cpu
 
 
-def _is_plain(inputs: tuple[Tensor, ...]) -> bool:
+def _is_plain(inputs: tuple) -> bool:
     """Whether nobody watches: no gradient, no tracing, no transform. The operator's layers then cost time only."""
-    if torch.compiler.is_compiling() or (torch.is_grad_enabled() and any(a.requires_grad for a in inputs)):
+    tensors = [a for a in inputs if a is not None]
+    if torch.compiler.is_compiling() or (torch.is_grad_enabled() and any(a.requires_grad for a in tensors)):
         return False
     return (
-        all(type(a) is Tensor for a in inputs) and not _len_torch_dispatch_stack() and peek_interpreter_stack() is None
+        all(type(a) is Tensor for a in tensors) and not _len_torch_dispatch_stack() and peek_interpreter_stack() is None
     )
+
+
+def _check_scalar(r: Tensor, s: Tensor) -> None:
+    _check_tensors("r", r, s)
+    if r.ndim != 3 or r.shape != s.shape:
+        raise ValueError(f"r and s must both be [B, T, D], got r {tuple(r.shape)} and s {tuple(s.shape)}")
 
 
 def _check_tensors(r_name: str, r: Tensor, s: Tensor) -> None:
@@ -233,21 +310,24 @@ def _check_tensors(r_name: str, r: Tensor, s: Tensor) -> None:
         raise TypeError(
             f"{r_name} and s must share dtype and device, got {r.dtype} on {r.device} and {s.dtype} on {s.device}"
         )
-    if r.dtype not in _DTYPES:
+    if r.dtype not in _STATES:
         raise TypeError(
-            f"{r_name} and s must be float32 or float64, got {r.dtype}; convert them, for example with .float()"
+            f"{r_name} and s must be float32, float64, bfloat16 or float16, got {r.dtype}; "
+            "convert them, for example with .float()"
         )
 
 
-def _like(a: Tensor, name: str, r: Tensor, *shapes: tuple[int, ...]) -> Tensor:
+def _check_state(a: Tensor, name: str, s: Tensor, *shapes: tuple[int, ...]) -> Tensor:
+    """`a` in the dtype of states beside s; refuses another shape or device, and a dtype that would lose digits."""
     if not isinstance(a, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(a).__name__}")
     if tuple(a.shape) not in shapes:
         wanted = " or ".join(str(shape) for shape in shapes)
-        raise ValueError(f"{name} must be {wanted} beside r and s of {tuple(r.shape)}, got {tuple(a.shape)}")
-    if a.dtype != r.dtype or a.device != r.device:
-        raise TypeError(f"{name} must be {r.dtype} on {r.device} like r, got {a.dtype} on {a.device}")
-    return a
+        raise ValueError(f"{name} must be {wanted} beside s of {tuple(s.shape)}, got {tuple(a.shape)}")
+    wide = _STATES[s.dtype]
+    if a.device != s.device or a.dtype not in _STATES or torch.promote_types(a.dtype, wide) != wide:
+        raise TypeError(f"{name} must be {wide} on {s.device} beside s in {s.dtype}, got {a.dtype} on {a.device}")
+    return a if a.dtype == wide else a.to(wide)
 
 
 def check_flags(flags: Tensor, name: str, like: Tensor) -> Tensor:

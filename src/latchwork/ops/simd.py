@@ -1,50 +1,61 @@
 """Registers full of neighbouring units inside numba kernels: what numba lacks to keep states out of memory.
 
-A *column* is LANES neighbouring units, one AVX-512 register of float32 (LLVM maps it to what the machine has). A
-`Vector` is a group of columns; a `Place` says where in a row of D units they stand. When D is not a multiple of
-LANES the last columns overlap: the same lanes are computed twice with the same result. When D < LANES there is one
-column and a mask. The functions here are called from kernels only; each acts lane by lane.
+A `Vector` is a few *columns*, each some *lanes* of neighbouring states. A `Place` says where in a row of states they
+stand, one beside the other; where they do not fill a row exactly, the last column or the last group overlaps the one
+before: the same lanes are computed twice with the same result. Values are computed in float32 or float64; bfloat16 and
+float16 are widened when they are read and rounded when they are written. The functions here are called from kernels
+only; each acts lane by lane.
 
-Notation: p pointer, i index of an element, at a Place, v a Vector.
+Notation: p pointer, row the index of a row's first element, at a Place, v a Vector, n the degree of the units.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.core.datamodel import PrimitiveModel
 from numba.extending import intrinsic, register_model
 
-LANES = 16
-_INT32, _INT64 = ir.IntType(32), ir.IntType(64)
-_MASK = ir.VectorType(ir.IntType(1), LANES)
-_REAL = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
+from latchwork.ops import simd_steps
+
+_INT16, _INT32, _INT64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
+
+
+class Half(types.Type):
+    """A number of 16 bits in memory; numba has none on a CPU."""
+
+
+bfloat16, float16 = Half("bfloat16"), Half("float16")
+_IN_MEMORY = {types.float32: ir.FloatType(), types.float64: ir.DoubleType(), bfloat16: _INT16, float16: _INT16}
 
 
 class Vector(types.Type):
-    """Columns of one real type; a numba type that lives in registers."""
+    """Columns of float32 or float64 in registers."""
 
-    def __init__(self, dtype: Any, columns: int) -> None:
-        self.dtype, self.columns = dtype, columns
-        super().__init__(name=f"Vector({dtype}, {columns})")
+    def __init__(self, dtype: Any, lanes: int, columns: int) -> None:
+        self.dtype, self.lanes, self.columns = dtype, lanes, columns
+        super().__init__(name=f"Vector({dtype}, {lanes}, {columns})")
 
     @property
     def column(self) -> ir.VectorType:
-        return ir.VectorType(_REAL[self.dtype], LANES)
-
-    @property
-    def bytes(self) -> int:
-        return self.dtype.bitwidth // 8
+        return ir.VectorType(_IN_MEMORY[self.dtype], self.lanes)
 
 
 class Place(types.Type):
-    """Where in a row the columns stand: an offset for each, and which lanes exist if the row is short."""
+    """Where in a row the columns stand: the offset of the first, and of the last if that overlaps (`ragged`)."""
 
-    def __init__(self, columns: int, short: bool) -> None:
-        self.columns, self.short = columns, short
-        super().__init__(name=f"Place({columns}, {short})")
+    def __init__(self, lanes: int, columns: int, degree: int, ragged: bool) -> None:
+        self.lanes, self.columns, self.degree, self.ragged = lanes, columns, degree, ragged
+        super().__init__(name=f"Place({lanes}, {columns}, {degree}, {ragged})")
+
+
+@register_model(Half)
+class _HalfModel(PrimitiveModel):
+    def __init__(self, manager, kind):
+        super().__init__(manager, kind, _INT16)
 
 
 @register_model(Vector)
@@ -56,7 +67,7 @@ class _VectorModel(PrimitiveModel):
 @register_model(Place)
 class _PlaceModel(PrimitiveModel):
     def __init__(self, manager, kind):
-        super().__init__(manager, kind, ir.LiteralStructType([ir.ArrayType(_INT64, kind.columns), _MASK]))
+        super().__init__(manager, kind, ir.ArrayType(_INT64, 2))
 
 
 @intrinsic
@@ -80,115 +91,177 @@ def fetch_add(context, pointer, amount):
     return types.int64(pointer, types.int64), generate
 
 
-@intrinsic(prefer_literal=True)
-def place(context, first, units, columns, short):
-    """The place of `columns` columns from unit `first` on in a row of `units`; `short` says that units < LANES."""
-    kind = Place(columns.literal_value, bool(short.literal_value))
-
-    def generate(context, builder, signature, args):
-        first, units = args[:2]
-        result = ir.Constant(context.get_value_type(kind), ir.Undefined)
-        edge = builder.sub(units, ir.Constant(_INT64, LANES))
-        for k in range(kind.columns):
-            offset = builder.add(first, ir.Constant(_INT64, k * LANES))
-            if kind.short:
-                offset = ir.Constant(_INT64, 0)
-            else:
-                offset = builder.select(builder.icmp_signed("<", offset, edge), offset, edge)
-            result = builder.insert_value(result, offset, (0, k))
-        return builder.insert_value(result, _lanes_below(builder, units), 1)
-
-    return kind(first, units, columns, short), generate
-
-
 @intrinsic
-def load(context, p, i, at):
-    """The columns at `at` of the row that starts at p[i]."""
-    kind = Vector(p.dtype, at.columns)
+def publish(context, pointer, i):
+    """Set the int64 pointer[i] to 1; what this thread wrote before is then seen by those that saw it."""
 
     def generate(context, builder, signature, args):
-        zeros, alignment = ir.Constant(kind.column, None), ir.Constant(_INT32, kind.bytes)
-
-        def read(address):
-            if at.short:
-                arguments = [address, alignment, builder.extract_value(args[2], 1), zeros]
-                return _masked(builder, kind, "load", kind.column, arguments)
-            return builder.load(address, align=kind.bytes)
-
-        return _collect(builder, kind, [read(a) for a in _addresses(builder, kind, args)])
-
-    return kind(p, types.int64, at), generate
-
-
-@intrinsic
-def store(context, p, i, at, v):
-    """Write the columns to the row that starts at p[i]."""
-    kind = Vector(p.dtype, at.columns)
-
-    def generate(context, builder, signature, args):
-        values = [_convert(builder, a, v, kind) for a in _columns(builder, v, args[3])]
-        for address, value in zip(_addresses(builder, kind, args), values, strict=True):
-            if at.short:
-                alignment = ir.Constant(_INT32, kind.bytes)
-                arguments = [value, address, alignment, builder.extract_value(args[2], 1)]
-                _masked(builder, kind, "store", ir.VoidType(), arguments)
-            else:
-                builder.store(value, address, align=kind.bytes)
+        address = builder.gep(args[0], [args[1]])
+        builder.store_atomic(ir.Constant(_INT64, 1), address, ordering="release", align=8)
         return context.get_dummy_value()
 
-    return types.void(p, types.int64, at, v), generate
+    return types.void(pointer, types.int64), generate
 
 
 @intrinsic
-def zeros(context, at):
-    """Float64 zeros."""
-    kind = Vector(types.float64, at.columns)
+def is_published(context, pointer, i):
+    """Whether another thread has published pointer[i]."""
 
     def generate(context, builder, signature, args):
-        return ir.Constant(context.get_value_type(kind), None)
+        flag = builder.load_atomic(builder.gep(args[0], [args[1]]), ordering="acquire", align=8)
+        return builder.icmp_signed("!=", flag, ir.Constant(_INT64, 0))
 
-    return kind(at), generate
+    return types.boolean(pointer, types.int64), generate
+
+
+@intrinsic(prefer_literal=True)
+def place(context, group, states, lanes, columns, degree, ragged):
+    """The place of group number `group` in a row of `states` states; `ragged` if one group holds more than the row."""
+    kind = Place(lanes.literal_value, columns.literal_value, degree.literal_value, bool(ragged.literal_value))
+
+    def generate(context, builder, signature, args):
+        group, states = args[:2]
+        width = ir.Constant(_INT64, kind.columns * kind.lanes)
+        first, edge = builder.mul(group, width), builder.sub(states, width)
+        first = builder.select(builder.icmp_signed("<", first, edge), first, edge)
+        if kind.ragged:
+            first = ir.Constant(_INT64, 0)
+        result = ir.Constant(context.get_value_type(kind), ir.Undefined)
+        result = builder.insert_value(result, first, 0)
+        return builder.insert_value(result, builder.sub(states, ir.Constant(_INT64, kind.lanes)), 1)
+
+    return kind(group, states, lanes, columns, degree, ragged), generate
+
+
+def _loader(reset: bool):
+    @intrinsic
+    def load(context, p, row, at):
+        times = at.degree if reset else 1
+        kind = Vector(types.float64 if p.dtype == types.float64 else types.float32, at.lanes * times, at.columns)
+        memory = ir.VectorType(_IN_MEMORY[p.dtype], kind.lanes)
+
+        def generate(context, builder, signature, args):
+            addresses = _addresses(builder, at, memory, times, args)
+            values = [builder.load(address, align=_bytes(p.dtype)) for address in addresses]
+            return _collect(builder, kind, [_convert(builder, v, p.dtype, kind.dtype) for v in values])
+
+        return kind(p, types.int64, at), generate
+
+    return load
+
+
+def _storer(reset: bool):
+    @intrinsic
+    def store(context, p, row, at, v):
+        times = at.degree if reset else 1
+        memory = ir.VectorType(_IN_MEMORY[p.dtype], at.lanes * times)
+
+        def generate(context, builder, signature, args):
+            values = [_convert(builder, a, v.dtype, p.dtype) for a in _columns(builder, v, args[3])]
+            for address, value in zip(_addresses(builder, at, memory, times, args), values, strict=True):
+                builder.store(value, address, align=_bytes(p.dtype))
+            return context.get_dummy_value()
+
+        return types.void(p, types.int64, at, v), generate
+
+    return store
+
+
+def _zero_maker(reset: bool):
+    @intrinsic
+    def zeros(context, at):
+        kind = Vector(types.float64, at.lanes * (at.degree if reset else 1), at.columns)
+
+        def generate(context, builder, signature, args):
+            return ir.Constant(context.get_value_type(kind), None)
+
+        return kind(at), generate
+
+    return zeros
+
+
+# Read, write, or make float64 zeros: states at their place, and the n reset values that belong to each of them.
+load, load_reset = _loader(False), _loader(True)
+store, store_reset = _storer(False), _storer(True)
+zeros, zeros_reset = _zero_maker(False), _zero_maker(True)
 
 
 @intrinsic
 def add(context, a, b):
     """a + b in float64."""
-    kind = Vector(types.float64, a.columns)
+    kind = Vector(types.float64, a.lanes, a.columns)
 
     def generate(context, builder, signature, args):
         pairs = zip(_columns(builder, a, args[0]), _columns(builder, b, args[1]), strict=True)
-        sums = [builder.fadd(_convert(builder, x, a, kind), _convert(builder, y, b, kind)) for x, y in pairs]
-        return _collect(builder, kind, sums)
+        wide = [
+            (_convert(builder, x, a.dtype, kind.dtype), _convert(builder, y, b.dtype, kind.dtype)) for x, y in pairs
+        ]
+        return _collect(builder, kind, [builder.fadd(x, y) for x, y in wide])
 
     return kind(a, b), generate
 
 
 @intrinsic
 def step(context, r, s, x):
-    """max(min(r, x), s); NaN wins."""
+    """The states after a step."""
 
     def generate(context, builder, signature, args):
-        rows = zip(*(_columns(builder, x, a) for a in args), strict=True)
-        return _collect(builder, x, [_step(builder, *row) for row in rows])
+        rows = zip(*(_columns(builder, k, a) for k, a in zip((r, s, x), args, strict=True)), strict=True)
+        return _collect(builder, x, [simd_steps.step(builder, r.lanes // x.lanes, *row) for row in rows])
 
     return x(r, s, x), generate
 
 
 @intrinsic
-def step_backward(context, r, s, x, g):
-    """Gradients (of x, of r, of s) in float64 of ``max(min(r, x), s)`` for the upstream gradient g in float64.
+def meet(context, a, b):
+    """min(a, b) for the reset part of two scalar steps; where either is NaN their set part is, too, and decides."""
 
-    Each gradient goes to the active operand; ties halve, and so do two NaN.
-    """
+    def generate(context, builder, signature, args):
+        pairs = zip(_columns(builder, a, args[0]), _columns(builder, b, args[1]), strict=True)
+        return _collect(builder, a, [builder.select(builder.fcmp_ordered("<", x, y), x, y) for x, y in pairs])
+
+    return a(a, b), generate
+
+
+@intrinsic
+def step_backward(context, r, s, x, g):
+    """Gradients (of x in float64, of r, of s) of `step` for the upstream gradient g in float64."""
+    degree = r.lanes // x.lanes
 
     def generate(context, builder, signature, args):
         kinds = (r, s, x, g)
-        rows = zip(*(_columns(builder, k, a) for k, a in zip(kinds, args, strict=True)), strict=True)
-        gradients = zip(*(_step_backward(builder, *row) for row in rows), strict=True)
-        vectors = [_collect(builder, g, columns) for columns in gradients]
-        return context.make_tuple(builder, signature.return_type, vectors)
+        rows = list(zip(*(_columns(builder, k, a) for k, a in zip(kinds, args, strict=True)), strict=True))
 
-    return types.UniTuple(g, 3)(r, s, x, g), generate
+        def gradients(of_column):
+            columns = [of_column(*row) for row in rows]
+            return [_collect(builder, k, c) for k, c in zip((g, r, s), zip(*columns, strict=True), strict=True)]
+
+        def with_nan(*row):
+            return simd_steps.step_backward(builder, degree, *row)
+
+        if degree > 1:
+            return context.make_tuple(builder, signature.return_type, gradients(with_nan))
+        # NaN is rare: one test for all columns saves most of the comparisons
+        rare = functools.reduce(builder.or_, [simd_steps.some_nan(builder, *row[:3]) for row in rows])
+        with builder.if_else(rare, likely=False) as (then, otherwise):
+            with then:
+                rarely, rare_block = gradients(with_nan), builder.block
+            with otherwise:
+                usually = gradients(lambda *row: simd_steps.step_backward_of_numbers(builder, *row))
+                usual_block = builder.block
+        results = []
+        for left, right in zip(rarely, usually, strict=True):
+            result = builder.phi(left.type)
+            result.add_incoming(left, rare_block)
+            result.add_incoming(right, usual_block)
+            results.append(result)
+        return context.make_tuple(builder, signature.return_type, results)
+
+    return types.Tuple((g, r, s))(r, s, x, g), generate
+
+
+def _bytes(dtype: Any) -> int:
+    return 2 if isinstance(dtype, Half) else dtype.bitwidth // 8
 
 
 def _columns(builder, kind: Vector, value):
@@ -202,68 +275,45 @@ def _collect(builder, kind: Vector, columns):
     return result
 
 
-def _addresses(builder, kind: Vector, args):
-    """Pointers to the columns; args are a pointer, the index where the row starts, and a Place."""
-    pointer, row, at = args[:3]
-    for k in range(kind.columns):
-        index = builder.add(row, builder.extract_value(at, (0, k)))
-        yield builder.bitcast(builder.gep(pointer, [index]), kind.column.as_pointer())
+def _addresses(builder, at: Place, memory: ir.VectorType, times: int, args):
+    """Pointers to the columns in a row that has `times` values for each state; args begin with p, row, at."""
+    pointer, row, place_ = args[:3]
+
+    def start(which: int):
+        offset = builder.mul(builder.extract_value(place_, which), ir.Constant(_INT64, times))
+        return builder.gep(pointer, [builder.add(row, offset)])
+
+    first = start(0)
+    for k in range(at.columns):
+        overlaps = at.ragged and k == at.columns - 1
+        address = start(1) if overlaps else builder.gep(first, [ir.Constant(_INT64, k * at.lanes * times)])
+        yield builder.bitcast(address, memory.as_pointer())
 
 
-def _masked(builder, kind: Vector, name: str, result, arguments):
-    """Call llvm.masked.load or llvm.masked.store."""
-    function_type = ir.FunctionType(result, [a.type for a in arguments])
-    name = f"llvm.masked.{name}.v{LANES}f{kind.dtype.bitwidth}.p0"
-    return builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), arguments)
-
-
-def _lanes_below(builder, n):
-    """The mask of the lanes 0 … n − 1."""
-    numbers = ir.VectorType(_INT64, LANES)
-    undefined = ir.Constant(numbers, ir.Undefined)
-    first = builder.insert_element(undefined, n, ir.Constant(_INT32, 0))
-    spread = builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_INT32, LANES), [0] * LANES))
-    return builder.icmp_signed("<", ir.Constant(numbers, list(range(LANES))), spread)
-
-
-def _convert(builder, value, source: Vector, target: Vector):
-    if source.dtype == target.dtype:
+def _convert(builder, value, source: Any, target: Any):
+    """A vector of one type as another; halves are exact when widened and rounded to nearest even when narrowed."""
+    if source == target:
         return value
-    cast = builder.fpext if target.bytes > source.bytes else builder.fptrunc
-    return cast(value, target.column)
+    lanes = value.type.count
+    single, half = ir.VectorType(ir.FloatType(), lanes), ir.VectorType(ir.HalfType(), lanes)
+    bits = ir.VectorType(_INT32, lanes)
+    if source == types.float64:
+        return _convert(builder, builder.fptrunc(value, single), types.float32, target)
+    if target == types.float64:
+        return builder.fpext(_convert(builder, value, source, types.float32), ir.VectorType(ir.DoubleType(), lanes))
+    if source == float16:
+        return builder.fpext(builder.bitcast(value, half), single)
+    if target == float16:
+        return builder.bitcast(builder.fptrunc(value, half), ir.VectorType(_INT16, lanes))
 
+    def constant(number: int):
+        return ir.Constant(bits, [number] * lanes)
 
-def _step(builder, r, s, x):
-    """One minimum, one maximum and one blend on the chain from state to state.
-
-    Both return their second operand where one is NaN, so a NaN of x stays; a NaN of r or s is put in at the end.
-    """
-    meet = builder.select(builder.fcmp_ordered("<", r, x), r, x)
-    join = builder.select(builder.fcmp_ordered(">", s, meet), s, meet)
-    return builder.select(builder.fcmp_unordered("uno", r, s), ir.Constant(s.type, [float("nan")] * LANES), join)
-
-
-def _step_backward(builder, r, s, x, g):
-    meet = builder.select(builder.fcmp_ordered("<", r, x), r, x)
-    meet = builder.select(is_nan(builder, r), r, meet)
-    to_meet, to_s = share(builder, meet, s, builder.fcmp_unordered("ugt", meet, s), g)
-    to_x, to_r = share(builder, x, r, builder.fcmp_unordered("ult", x, r), to_meet)
-    return to_x, to_r, to_s
-
-
-def is_nan(builder, a):
-    return builder.fcmp_unordered("uno", a, a)
-
-
-def share(builder, a, b, a_wins_or_nan, g):
-    """Split g between a and b: all to the winner, NaN beats numbers, half to each at a tie.
-
-    `a_wins_or_nan` is true where a wins or either is NaN.
-    """
-    nan_a, nan_b = is_nan(builder, a), is_nan(builder, b)
-    equal = builder.or_(builder.fcmp_ordered("==", a, b), builder.and_(nan_a, nan_b))
-    to_a = builder.and_(a_wins_or_nan, builder.not_(nan_b))
-    half, zero = builder.fmul(g, ir.Constant(g.type, [0.5] * g.type.count)), ir.Constant(g.type, None)
-    share_a = builder.select(equal, half, builder.select(to_a, g, zero))
-    share_b = builder.select(equal, half, builder.select(to_a, zero, g))
-    return share_a, share_b
+    if source == bfloat16:
+        return builder.bitcast(builder.shl(builder.zext(value, bits), constant(16)), single)
+    whole = builder.bitcast(value, bits)
+    odd = builder.and_(builder.lshr(whole, constant(16)), constant(1))
+    rounded = builder.add(builder.add(whole, constant(0x7FFF)), odd)
+    quiet = builder.or_(whole, constant(0x400000))
+    chosen = builder.select(builder.fcmp_unordered("uno", value, value), quiet, rounded)
+    return builder.trunc(builder.lshr(chosen, constant(16)), ir.VectorType(_INT16, lanes))

@@ -1,0 +1,154 @@
+"""One grid: every backend, dtype, kind of unit and combination of flags has the values and gradients of the loop."""
+
+from __future__ import annotations
+
+import pytest
+import test_matrix_scan
+import test_scan
+import torch
+from helpers import assert_same
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_scan import DTYPES
+
+from latchwork import minmax_matrix_scan, minmax_scan
+from latchwork.ops.scan import BACKENDS, minmax_last
+
+FAST = [backend for backend in BACKENDS if backend not in ("auto", "reference")]
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-4, torch.bfloat16: 3e-1, torch.float16: 5e-2}
+
+
+def inputs_of(degree: int, batch: int, time: int, units: int, dtype: torch.dtype, special: float):
+    """The scan for units of a degree (0 for scalar units) and r, s, state and x0 for it."""
+    if degree == 0:
+        return minmax_scan, test_scan.draw(batch, time, units, dtype, special)
+    return minmax_matrix_scan, test_matrix_scan.draw(batch, time, units, degree, dtype, special)
+
+
+def outcome(scan, inputs, flags, backend):
+    """Outputs, and gradients for a fixed upstream gradient of both of them."""
+    leaves = [a.clone().requires_grad_() for a in inputs]
+    r, s, state, x0 = leaves
+    x, last = scan(r, s, state, x0=x0, mask=flags[0], reset=flags[1], backend=backend)
+    generator = torch.Generator().manual_seed(1)
+    up = [torch.randint(-4, 5, a.shape, generator=generator).to(a.dtype) for a in (x, last)]
+    gradients = torch.autograd.grad((x, last), leaves, up, allow_unused=True, materialize_grads=True)
+    return (x, last), gradients
+
+
+@settings(max_examples=250, deadline=None)
+@given(data=st.data())
+def test_every_backend_has_the_values_and_gradients_of_the_loop(data):
+    batch, time, units = (data.draw(st.integers(1, high)) for high in (4, 40, 50))
+    degree = data.draw(st.sampled_from([0, 0, 1, 2, 3, 4, 8]))
+    units = units if degree == 0 else min(units, 9)
+    special = data.draw(st.sampled_from([0.0, 0.05, 0.5]))
+    dtype = data.draw(st.sampled_from(DTYPES))
+    torch.manual_seed(data.draw(st.integers(0, 2**32 - 1)))
+    scan, inputs = inputs_of(degree, batch, time, units, dtype, special)
+    flags = [torch.rand(batch, time) < share if data.draw(st.booleans()) else None for share in (0.7, 0.2)]
+    outputs, gradients = outcome(scan, inputs, flags, "reference")
+    for backend in FAST:
+        actual, actual_gradients = outcome(scan, inputs, flags, backend)
+        for a, e in zip(actual, outputs, strict=True):
+            assert_same(a, e)
+        for a, e in zip(actual_gradients, gradients, strict=True):
+            assert a.dtype == e.dtype
+            torch.testing.assert_close(a, e, rtol=0, atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("backend", FAST)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("degree", [0, 2])
+def test_half_inputs_keep_a_float32_state_exactly(backend, dtype, degree):
+    """A state that the narrow type cannot hold goes on in full; only the copies in x are rounded."""
+    scan, (r, s, state, x0) = inputs_of(degree, 2, 9, 5, dtype, 0.0)
+    state, x0 = state + 1 / 1024, x0 - 1 / 4096
+    mask, reset = torch.rand(2, 9) < 0.6, torch.rand(2, 9) < 0.2
+    outputs, gradients = outcome(scan, (r, s, state, x0), (mask, reset), "reference")
+    actual, actual_gradients = outcome(scan, (r, s, state, x0), (mask, reset), backend)
+    for a, e in zip(actual, outputs, strict=True):
+        assert_same(a, e)
+    for a, e in zip(actual_gradients, gradients, strict=True):
+        torch.testing.assert_close(a, e, rtol=0, atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("backend", ["reference", *FAST])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_thousand_chunks_of_padding_return_a_float32_state_beside_half_inputs(backend, dtype):
+    state = torch.full((1, 3), 1.0009765625)
+    r = torch.zeros(1, 2, 3, dtype=dtype)
+    padding = torch.zeros(1, 2, dtype=torch.bool)
+    for _ in range(1000):
+        x, state = minmax_scan(r, r, state, mask=padding, backend=backend)
+    assert x.dtype == dtype
+    assert state.dtype == torch.float32
+    assert state.tolist() == [[1.0009765625] * 3]
+
+
+@pytest.mark.parametrize("backend", ["reference", *FAST])
+def test_the_last_state_of_packed_documents_is_exact_beside_half_inputs(backend):
+    x0 = torch.full((3,), 1.0009765625)
+    r = torch.full((1, 4, 3), 2.0, dtype=torch.bfloat16)
+    x, last = minmax_scan(r, -r, x0=x0, cu_seqlens=torch.tensor([0, 1, 4]), backend=backend)
+    assert x.dtype == torch.bfloat16
+    assert last.tolist() == [[1.0009765625] * 3] * 2
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("time", range(1, 17))
+def test_every_short_length_through_every_backend_and_chunk(dtype, time):
+    scan, inputs = inputs_of(0, 3, time, 5, dtype, 0.1)
+    outputs, _ = outcome(scan, inputs, (None, None), "reference")
+    for backend in FAST:
+        for a, e in zip(outcome(scan, inputs, (None, None), backend)[0], outputs, strict=True):
+            assert_same(a, e)
+        for cut in range(1, time):
+            r, s, state, x0 = inputs
+            first, between = scan(r[:, :cut], s[:, :cut], state, x0=x0, backend=backend)
+            second, last = scan(r[:, cut:], s[:, cut:], between, x0=x0, backend=backend)
+            assert_same(torch.cat([first, second], dim=1), outputs[0])
+            assert_same(last, outputs[1])
+
+
+@pytest.mark.parametrize("units", [1, 3, 8, 40, 64, 130, 200])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_long_row_cut_into_chunks_of_time_has_the_values_of_the_loop(units, dtype, threads, monkeypatch):
+    """On a CPU the chunks of one row compose on several threads; here they are a few steps long."""
+    from latchwork.ops import cpu
+
+    monkeypatch.setattr(cpu, "_BLOCK_ELEMENTS", 8 * units)
+    monkeypatch.setattr(cpu, "_SMALL", 0)
+    inputs = test_scan.draw(1, 400, units, dtype, 0.0)
+    for a in inputs[:2]:
+        a[torch.rand(a.shape) < 0.001] = torch.nan
+    mask, reset = torch.rand(1, 400) < 0.7, torch.rand(1, 400) < 0.02
+    mask[:, 100:160] = False
+    for flags in ((None, None), (mask, None), (None, reset), (mask, reset)):
+        expected, _ = outcome(minmax_scan, inputs, flags, "reference")
+        for count in (1, 2, 5):
+            threads(count)
+            with torch.no_grad():
+                actual = minmax_scan(*inputs[:3], x0=inputs[3], mask=flags[0], reset=flags[1], backend="cpu")
+                last = minmax_last(*inputs[:3], x0=inputs[3], mask=flags[0], reset=flags[1])
+            for a, e in zip((*actual, last), (*expected, expected[1]), strict=True):
+                assert_same(a, e)
+
+
+def test_a_tensor_that_is_a_negative_view_is_read_as_its_values():
+    values = torch.randn(2, 9, 5)
+    negative = torch.complex(values, -values).conj().imag  # its negative bit is set
+    assert negative.is_neg()
+    assert_same(minmax_scan(negative, negative - 1)[0], minmax_scan(values, values - 1)[0])
+
+
+def test_the_last_state_alone_is_the_scans_and_has_its_gradients():
+    r, s, state, x0 = (a.requires_grad_() for a in test_scan.draw(3, 12, 20))
+    up = torch.randn(3, 20)
+    with torch.no_grad():
+        assert_same(minmax_last(r, s, state, x0=x0), minmax_scan(r, s, state, x0=x0)[1])
+    last = minmax_last(r, s, state, x0=x0)
+    expected = minmax_scan(r, s, state, x0=x0)[1]
+    for a, e in zip(*(torch.autograd.grad(y, (r, s, state), up) for y in (last, expected)), strict=True):
+        assert_same(a, e)
+    assert not torch.equal(last, torch.zeros_like(last))
