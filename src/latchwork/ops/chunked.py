@@ -11,6 +11,7 @@ Notation: B batch, C chunks, T time or the steps of a chunk; [...] is [D] for sc
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,10 +27,10 @@ def scan(
         return x, last
     length, cut = _cut(s.shape[1])
     if cut:
-        parts = [_chunks(a, length) for a in (r, s, mask, reset)]
+        parts: Any = [_chunks(a, length) for a in (r, s, mask, reset)]
         starts = _starts(*parts, state, x0)
         last = _run(*parts, starts, x0.unsqueeze(1), _chunks(x, length))[:, -1].contiguous()
-    return x, _run(*(_rest(a, cut) for a in (r, s, mask, reset)), last, x0, _rest(x, cut))
+    return x, _run(_rest(r, cut), _rest(s, cut), _rest(mask, cut), _rest(reset, cut), last, x0, _rest(x, cut))
 
 
 def scan_backward(
@@ -76,15 +77,15 @@ def _cut(time: int) -> tuple[int, int]:
     return (length, time - time % length) if length > 1 else (1, 0)
 
 
-def _chunks(a: Tensor | None, length: int) -> Tensor | None:
-    """[B, T, ...] as [T, B, C, ...] without what is left over."""
+def _chunks(a: Any, length: int) -> Any:
+    """[B, T, ...] as [T, B, C, ...] without what is left over; None stays None."""
     if a is None:
         return None
     count = a.shape[1] // length
     return a[:, : count * length].unflatten(1, (count, length)).movedim(2, 0)
 
 
-def _rest(a: Tensor | None, cut: int) -> Tensor | None:
+def _rest(a: Any, cut: int) -> Any:
     """What is left over, [T, B, ...]."""
     return None if a is None else a[:, cut:].movedim(1, 0)
 
@@ -204,7 +205,9 @@ def _run_back(chain: Tensor, upstream: Tensor, g: Tensor, out: Tensor) -> Tensor
 def _ends(chain: Tensor, upstream: Tensor, g: Tensor) -> Tensor:
     """The gradient after each chunk of steps [T, B, C, ...], [B, C, ...], if it is g after the last."""
     matrix, sums = chain.ndim > upstream.ndim, torch.zeros_like(upstream[0])
-    product = None  # of the chunk's steps so far: the gradient before them is productᵀ·(gradient after them) + sums
+    product: Any = (
+        None  # of the chunk's steps so far: the gradient before them is productᵀ·(gradient after them) + sums
+    )
     for t in reversed(range(upstream.shape[0])):
         sums = _back(chain[t], upstream[t] + sums)
         product = chain[t] if product is None else product @ chain[t] if matrix else product * chain[t]

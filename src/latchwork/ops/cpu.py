@@ -19,7 +19,7 @@ import functools
 import platform
 from collections.abc import Callable
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import llvmlite.binding
 import torch
@@ -131,11 +131,11 @@ def scan_backward(
         # x has lost digits of the states that come from `state` and `x0`: do it again with all of them
         r_, s_ = r.float(), s.float()
         x = scan(r_, s_, state, x0, mask, reset)[0]
-        gradients = scan_backward(grad_x.float(), grad_last, r_, s_, state, x0, mask, reset, x)
-        for given, gradient in zip(out or (), gradients, strict=False):
-            given.copy_(gradient)
-        grad_r, grad_s = out or (a.to(r.dtype) for a in gradients[:2])
-        return grad_r, grad_s, *gradients[2:]
+        out = out or (torch.empty(r.shape, dtype=r.dtype), torch.empty(s.shape, dtype=s.dtype))
+        grad_r, grad_s, grad_state, grad_x0 = scan_backward(
+            grad_x.float(), grad_last, r_, s_, state, x0, mask, reset, x
+        )
+        return out[0].copy_(grad_r), out[1].copy_(grad_s), grad_state, grad_x0
     states = s.ndim - 2
     r, s, state, x0 = _inner(r, r.ndim - 2), _inner(s, states), _inner(state, states), _inner(x0, states)
     grad_x, grad_last, x = _inner(grad_x, states), grad_last.contiguous(), x.contiguous()
@@ -200,7 +200,7 @@ class Plan(NamedTuple):
         """Room for something a state between blocks."""
         return torch.empty(self.rows, self.groups * self.columns * self.lanes, dtype=dtype)
 
-    def run(self, kernel: CFunc, r, s, state, x0, mask, reset, x, *more: int) -> None:
+    def run(self, kernel: Any, r, s, state, x0, mask, reset, x, *more: int) -> None:
         """Call a kernel with this plan, these tensors and the addresses and strides that it has of its own."""
         tiles = self.rows * self.row_tiles
         fields = (

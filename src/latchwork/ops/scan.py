@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -166,7 +165,7 @@ def _kernel_backward(*inputs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return cpu.scan_backward(*inputs)
 
 
-def _operator(name: str, forward: Callable, backward: Callable, device_types: str | None) -> _Operator:
+def _operator(name: str, forward: Callable, backward: Callable, device_types: str | None) -> Callable:
     """Register an implementation with PyTorch as one differentiable operator."""
     inputs = "Tensor r, Tensor s, Tensor state, Tensor x0, Tensor? mask, Tensor? reset"
     operator = torch.library.custom_op(
@@ -235,18 +234,11 @@ def _operator(name: str, forward: Callable, backward: Callable, device_types: st
         def vmap(info, in_dims, *inputs):
             return _batched(ScanBackward.apply, info, in_dims, *inputs)
 
-    return _Operator(operator, Scan.apply)
-
-
-class _Operator(NamedTuple):
-    """Two faces of one implementation: for PyTorch at large, and inside `torch.func` transforms."""
-
-    plain: Callable
-    transformed: Callable
-
-    def __call__(self, *inputs):
+    def scan(*inputs):
         transformed = not torch.compiler.is_compiling() and peek_interpreter_stack() is not None
-        return (self.transformed if transformed else self.plain)(*inputs)
+        return (Scan.apply if transformed else operator)(*inputs)
+
+    return scan
 
 
 def _batched(op: Callable, info, in_dims: tuple, *inputs: Tensor | None) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
