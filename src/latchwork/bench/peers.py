@@ -108,7 +108,7 @@ class MambaLM(nn.Module):
         return F.linear(self.norm(y), self.embedding.weight), after
 
 
-class TransformersLM(nn.Module):
+class HuggingFaceLM(nn.Module):
     """A causal language model of `transformers`. Its state is its cache, which a call changes in place."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -120,7 +120,7 @@ class TransformersLM(nn.Module):
         return result.logits, result.cache
 
 
-class TransformerLM(TransformersLM):
+class TransformerLM(HuggingFaceLM):
     """GPT-2's shape; positions begin again where its table of positions ends, so that any context fits."""
 
     def __init__(self, vocab_size: int, width: int, positions: int = 512) -> None:
@@ -172,7 +172,7 @@ def _mamba2(vocab_size: int) -> nn.Module:
         chunk_size=64,
         tie_word_embeddings=True,
     )
-    return TransformersLM(Mamba2ForCausalLM(config))
+    return HuggingFaceLM(Mamba2ForCausalLM(config))
 
 
 def _xlstm(vocab_size: int) -> nn.Module:
@@ -186,7 +186,7 @@ def _xlstm(vocab_size: int) -> nn.Module:
         qk_dim_factor=1.0,
         autocast_kernel_dtype="float32",
     )
-    return TransformersLM(xLSTMForCausalLM(config))
+    return HuggingFaceLM(xLSTMForCausalLM(config))
 
 
 @torch.no_grad()

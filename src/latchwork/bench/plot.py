@@ -15,7 +15,7 @@ _LABELS = {"s": "seconds", "s/step": "seconds a step", "s/token": "seconds a tok
 def ratios(title: str, rows: Sequence[Row]) -> str:
     """SVG with a bar a row: ours over theirs, on a logarithmic axis around 1; rows without a figure are left out."""
     shown = [row for row in rows if row.ratio is not None][::-1]
-    figure, axes = blank(height=1 + 0.28 * len(shown))
+    figure, axes = blank(width=11, height=1 + 0.28 * len(shown))
     axes.grid(visible=False)
     axes.grid(axis="x", color="#e3e8ee")
     values = [row.ratio or 0.0 for row in shown]
@@ -23,9 +23,9 @@ def ratios(title: str, rows: Sequence[Row]) -> str:
     bars = axes.barh(
         range(len(shown)), [v - 1 for v in values], left=1, color=[BLUE if v <= 1 else GREY for v in values]
     )
-    axes.bar_label(bars, [result(row) for row in shown], padding=3)
+    axes.bar_label(bars, [result(row) for row in shown], padding=3, fontsize=8)
     axes.set_xscale("log")
-    axes.margins(x=0.15)
+    axes.margins(x=0.2)
     axes.axvline(1, color=ORANGE, linewidth=1)
     axes.set_yticks(range(len(shown)), [f"{title_of(row)} / {row.against}" for row in shown], fontsize=8)
     axes.set_xlabel(f"{title}: ours over theirs, below 1 we need less")

@@ -1,4 +1,4 @@
-"""`latchwork bench`."""
+"""`latchwork bench`; what measures is imported when it runs, since it needs numba."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 import tyro
 
 from latchwork import chart
-from latchwork.bench import decode, memory, plot, scaling, scan, step
+from latchwork.bench import plot
 from latchwork.bench.rows import HEAD, Row, cells
 from latchwork.bench.timing import machine
 from latchwork.cli.display import print_json, say, set_threads, show_table
@@ -92,6 +92,8 @@ class BenchScan(_Sized):
     draw = plot.ratios
 
     def rows(self) -> Iterator[Row]:
+        from latchwork.bench import scan
+
         return scan.bench_scan(scan.QUICK if self.quick else scan.FULL, self.repeats)
 
 
@@ -103,6 +105,8 @@ class BenchStep(_Sized):
     draw = plot.ratios
 
     def rows(self) -> Iterator[Row]:
+        from latchwork.bench import step
+
         return step.bench_step(step.QUICK if self.quick else step.FULL, self.repeats)
 
 
@@ -117,6 +121,8 @@ class BenchDecode(_Sized):
     draw = plot.ratios
 
     def rows(self) -> Iterator[Row]:
+        from latchwork.bench import decode
+
         return decode.bench_decode(decode.QUICK if self.quick else decode.FULL, self.repeats)
 
 
@@ -131,6 +137,8 @@ class BenchScaling(_Timed):
     draw = plot.against_length
 
     def rows(self) -> Iterator[Row]:
+        from latchwork.bench import scaling
+
         return scaling.bench_scaling(self.max_time, self.repeats)
 
 
@@ -145,6 +153,8 @@ class BenchMemory(_Bench):
     draw = plot.against_length
 
     def rows(self) -> Iterator[Row]:
+        from latchwork.bench import memory
+
         return memory.bench_memory(self.max_time)
 
 
