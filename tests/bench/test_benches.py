@@ -12,7 +12,7 @@ from latchwork import CascadeConfig
 from latchwork.bench import decode, memory, plot, scaling, scan, step
 from latchwork.bench.peers import MODEL_PEERS, ModelPeer
 from latchwork.bench.rows import Row, cells, quantity, result
-from latchwork.bench.timing import attempt, compare, interleaved
+from latchwork.bench.timing import NOT_SAID, attempt, compare, interleaved, resident_bytes
 
 FIELDS = {"what", "shape", "dtype", "unit", "ours", "against", "theirs", "ratio", "note", "details"}
 TINY_DECODE = decode.Sizes(models={"tiny": CascadeConfig(d_model=8, n_layers=1, n_units=4)}, context=32)
@@ -24,8 +24,7 @@ def check(rows: list[Row]) -> None:
     for row in rows:
         written = json.loads(json.dumps(row.to_dict()))
         assert written.keys() == FIELDS
-        assert row.ours is not None
-        assert row.ours > 0
+        assert row.ours is None or row.ours > 0
         if row.note:
             assert row.ratio is None
         else:
@@ -37,7 +36,7 @@ def check(rows: list[Row]) -> None:
 def test_the_scan_is_measured_against_limits_and_peers():
     rows = list(scan.bench_scan(scan.QUICK, repeats=1))
     check(rows)
-    assert not any(row.note for row in rows)
+    assert {row.note for row in rows} <= {"", NOT_SAID}
     measured = {(row.what, row.dtype) for row in rows}
     assert {("forward", "float32"), ("backward", "bfloat16"), ("last state only", "float32")} <= measured
     assert {f"forward, degree {n}" for n in (2, 4, 8)} <= {row.what for row in rows}
@@ -105,6 +104,7 @@ def test_scaling_is_measured_at_powers_of_two():
         list(scaling.bench_scaling(max_time=1000))
 
 
+@pytest.mark.skipif(resident_bytes() is None, reason=NOT_SAID)
 def test_memory_is_measured_in_processes_of_their_own():
     figures = memory.measure("scan in chunks", 2048)
     assert 0 < figures["bytes"] < figures["whole_process"]
