@@ -20,8 +20,7 @@ lint: $(SETUP)
 	$(BIN)/mypy
 
 bench: $(SETUP)
-	$(BIN)/latchwork bench scan
-	$(BIN)/latchwork bench step
+	for what in scan step decode memory scaling; do $(BIN)/latchwork bench $$what || exit 1; done
 
 $(SETUP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from xml.etree import ElementTree
 
 import pytest
 
@@ -101,6 +102,7 @@ def test_unknown_flags_exit_non_zero_and_name_the_near_miss(tmp_path, arguments,
         ("demo --length 1000", "multiple of the chunk"),
         ("evaluate latching --threads 0", "threads must be at least 1"),
         ("bench scan --repeats 0", "repeats must be at least 1"),
+        ("bench memory --max-time 1000", "max-time must be at least 1,024 steps, got 1,000"),
     ],
 )
 def test_mistakes_get_one_clear_line(runs, arguments, message):
@@ -209,6 +211,7 @@ def test_help_is_there_for_every_command(tmp_path):
         "evaluate",
         "generate",
         "bench",
+        *(f"bench {what}" for what in ("scan", "step", "decode", "memory", "scaling")),
         "info",
     ):
         result = latchwork(f"{name} --help", tmp_path)
@@ -220,3 +223,23 @@ def test_info_names_the_parts(tmp_path):
     facts = json.loads(latchwork("info --json True", tmp_path).stdout)
     assert facts["scan backends"] == ["reference", "cpu"]
     assert {"latchwork", "torch", "numba", "threads"} <= facts.keys()
+
+
+def test_a_bench_writes_json_and_a_chart(tmp_path):
+    result = latchwork("bench scaling --max-time 1024 --repeats 1 --out a/b.json --plot a/b.svg --json True", tmp_path)
+    assert result.returncode == 0, result.stderr
+    printed, written = json.loads(result.stdout), json.loads((tmp_path / "a" / "b.json").read_text("utf-8"))
+    assert printed == written
+    assert written["bench"] == "scaling"
+    assert {"processor", "threads", "torch", "command"} <= written["machine"].keys()
+    assert all(row["ratio"] > 0 for row in written["rows"])
+    assert "scan 1×1024×8" in result.stderr
+    assert ElementTree.fromstring((tmp_path / "a" / "b.svg").read_text("utf-8")).tag.endswith("svg")
+
+
+def test_a_bench_prints_a_table(tmp_path):
+    result = latchwork("bench scan --quick True --repeats 1 --threads 1", tmp_path)
+    assert result.returncode == 0, result.stderr
+    for word in ("ours", "against", "theirs", "ratio", "Hillis–Steele"):
+        assert word in result.stdout
+    assert not list(tmp_path.iterdir())

@@ -1,55 +1,72 @@
-"""Does a training step of a cascade cost more than one of an LSTM with as many parameters?"""
+"""How fast does a whole model train, against others with a body of the same size?"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from latchwork.bench.peers import lstm_of_size
-from latchwork.bench.timing import interleaved, median
+from latchwork.bench.peers import MODEL_PEERS, ModelPeer, body_size
+from latchwork.bench.rows import Row
+from latchwork.bench.timing import attempt, compare
 from latchwork.models.cascade_lm import CascadeLM
 from latchwork.nn.config import CascadeConfig
 
-BATCH, LENGTH, VOCABULARY = 8, 512, 50
+
+@dataclass(frozen=True)
+class Sizes:
+    batch: int = 8
+    length: int = 512
+    vocabulary: int = 50
 
 
-def bench_step(repeats: int = 40) -> list[dict[str, Any]]:
-    """One row: the small model against a 2-layer `torch.nn.LSTM` with embedding and head, Adam step included."""
-    cascade = CascadeLM(CascadeConfig.small(), VOCABULARY)
-    size = _size(cascade)
-    lstm = lstm_of_size(size, VOCABULARY, layers=2)
-    tokens = torch.randint(0, VOCABULARY, (BATCH, LENGTH))
-    steps = {
-        "cascade": _step(cascade, lambda t: cascade(t)[0], tokens),
-        "lstm": _step(lstm, lstm, tokens),
-    }
-    seconds = interleaved(steps, repeats)
-    ours, theirs = median(seconds["cascade"]), median(seconds["lstm"])
-    return [
-        {
-            "what": f"training step, small model ({size:,} parameters)",
-            "shape": (BATCH, LENGTH),
-            "ours": f"{1e3 * ours:.1f} ms",
-            "against": f"torch.nn.LSTM ({_size(lstm):,} parameters)",
-            "theirs": f"{1e3 * theirs:.1f} ms",
-            "ratio": ours / theirs,
-        }
-    ]
+FULL, QUICK = Sizes(), Sizes(batch=2, length=16)
 
 
-def _size(model: nn.Module) -> int:
-    return sum(p.numel() for p in model.parameters())
+def bench_step(sizes: Sizes = FULL, repeats: int = 40) -> Iterator[Row]:
+    """Seconds a token of training (forward, backward and Adam step) of the small model, against every peer.
+
+    No model drops out anything, so that all do the same kind of work.
+    """
+    tokens = torch.randint(0, sizes.vocabulary, (sizes.batch, sizes.length))
+    cascade = CascadeLM(CascadeConfig.small(dropout=0.0), sizes.vocabulary)
+    for peer in MODEL_PEERS:
+        yield _row(cascade, peer, tokens, repeats, sizes.vocabulary)
 
 
-def _step(model: nn.Module, logits_of, tokens: Tensor):
+def _row(cascade: CascadeLM, peer: ModelPeer, tokens: Tensor, repeats: int, vocabulary: int) -> Row:
+    model, note = attempt(lambda: _tried(peer.build(vocabulary), tokens))
+    details = {"ours_body_parameters": body_size(cascade)}
+    if model is not None:
+        details["theirs_body_parameters"] = body_size(model)
+    ours, theirs = compare(_step(cascade, tokens), None if model is None else _step(model, tokens), repeats)
+    return Row(
+        what="training step",
+        shape=tuple(tokens.shape),
+        unit="s/token",
+        ours=ours / tokens.numel(),
+        against=peer.name,
+        theirs=None if theirs is None else theirs / tokens.numel(),
+        note=note,
+        details=details,
+    )
+
+
+def _tried(model: nn.Module, tokens: Tensor) -> nn.Module:
+    _step(model, tokens)()
+    return model
+
+
+def _step(model: nn.Module, tokens: Tensor) -> Callable[[], None]:
+    model.train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 
     def step() -> None:
         optimizer.zero_grad()
-        F.cross_entropy(logits_of(tokens).flatten(0, 1), tokens.flatten()).backward()
+        F.cross_entropy(model(tokens)[0].flatten(0, 1), tokens.flatten()).backward()
         optimizer.step()
 
     return step

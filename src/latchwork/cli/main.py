@@ -9,7 +9,7 @@ from typing import Annotated, Union
 
 import tyro
 
-from latchwork.cli.bench import Bench
+from latchwork.cli.bench import BENCH
 from latchwork.cli.demo import Demo
 from latchwork.cli.evaluate import Evaluate
 from latchwork.cli.generate import Generate
@@ -21,7 +21,12 @@ Command = Union[  # noqa: UP007  (tyro reads the annotations of its members)
     Annotated[TRAIN, tyro.conf.subcommand("train", description="Train a model and keep it in a run folder.")],
     Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
     Annotated[Generate, tyro.conf.subcommand("generate")],
-    Annotated[Bench, tyro.conf.subcommand("bench")],
+    Annotated[
+        BENCH,
+        tyro.conf.subcommand(
+            "bench", description="Measure speed and memory against limits and peers, in ratios within one run."
+        ),
+    ],
     Annotated[Info, tyro.conf.subcommand("info")],
 ]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import html
-import io
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from latchwork.chart import BLUE, GREY, ORANGE, blank, to_svg
 from latchwork.evaluation.measure import percent
 from latchwork.training.run import Run
 
@@ -27,7 +27,6 @@ td, th { text-align: left; padding: .2rem 1.2rem .2rem 0; border-bottom: 1px sol
 th { color: #5b6b7b; } td.n, th.n { text-align: right; }
 .columns { display: flex; flex-wrap: wrap; gap: 1rem 3rem; }
 """
-_BLUE, _GREY, _ORANGE = "#1f6feb", "#8a97a5", "#d9730d"
 
 
 def write_report(run: Run) -> Path:
@@ -106,37 +105,13 @@ def _figures(run: Run, records: Sequence[dict[str, Any]], evaluation: dict[str, 
     return '<div class="figures">' + "".join(f"<div><b>{b}</b><span>{s}</span></div>" for b, s in figures) + "</div>"
 
 
-def _axes(width: float = 8.5, height: float = 3.2):
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("the report needs matplotlib: pip install 'latchwork[train]'") from None
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color="#e3e8ee")
-    axes.set_axisbelow(True)
-    return figure, axes
-
-
-def _svg(figure: Any, label: str) -> str:
-    import matplotlib
-
-    with matplotlib.rc_context({"svg.hashsalt": "latchwork", "svg.fonttype": "path"}):
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :]
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{html.escape(label)}" ', 1)
-
-
 def _learning_curve(run: Run, losses: Sequence[tuple[int, float]], validations: Sequence[tuple[int, dict]]) -> str:
-    figure, axes = _axes()
-    axes.plot(*zip(*losses, strict=True), color=_GREY, linewidth=1, label="training loss")
+    figure, axes = blank()
+    axes.plot(*zip(*losses, strict=True), color=GREY, linewidth=1, label="training loss")
     steps = [step for step, _ in validations]
     if steps:
         axes.plot(
-            steps, [v["loss"] for _, v in validations], color=_BLUE, marker="o", markersize=3, label="validation loss"
+            steps, [v["loss"] for _, v in validations], color=BLUE, marker="o", markersize=3, label="validation loss"
         )
     axes.set_xlabel("updates")
     axes.set_ylabel("nats a scored step")
@@ -148,39 +123,39 @@ def _learning_curve(run: Run, losses: Sequence[tuple[int, float]], validations: 
         right.plot(
             steps,
             [100 * v["accuracy"] for _, v in validations],
-            color=_ORANGE,
+            color=ORANGE,
             marker="s",
             markersize=3,
             label="validation accuracy",
         )
-        right.axhline(100 * validations[-1][1]["floor"], color=_ORANGE, linestyle=":", label="floor")
+        right.axhline(100 * validations[-1][1]["floor"], color=ORANGE, linestyle=":", label="floor")
         right.set_ylabel("accuracy, %")
         right.set_ylim(0, 103)
         more = right.get_legend_handles_labels()
         handles, labels = handles + more[0], labels + more[1]
     axes.legend(handles, labels, frameon=False, loc="center right")
-    return _svg(figure, "Loss and accuracy against updates")
+    return to_svg(figure, "Loss and accuracy against updates")
 
 
 def _length_curve(evaluation: dict[str, Any]) -> str:
     correct, scored = evaluation["chunks"]["correct"], evaluation["chunks"]["scored"]
     chunk = evaluation["chunk"]
     lengths = [chunk * (i + 1) for i in range(len(correct))]
-    figure, axes = _axes()
+    figure, axes = blank()
     axes.plot(
         lengths,
         [100 * c / s for c, s in zip(correct, scored, strict=True)],
-        color=_BLUE,
+        color=BLUE,
         linewidth=1.5,
         label="accuracy in the chunk",
     )
-    axes.axhline(100 * evaluation["floor"], color=_ORANGE, linestyle=":", label="floor")
+    axes.axhline(100 * evaluation["floor"], color=ORANGE, linestyle=":", label="floor")
     axes.set_xscale("log", base=2)
     axes.set_xlabel("length, steps")
     axes.set_ylabel("accuracy, %")
     axes.set_ylim(0, 103)
     axes.legend(frameon=False, loc="center right")
-    return _svg(figure, "Accuracy in every chunk against length")
+    return to_svg(figure, "Accuracy in every chunk against length")
 
 
 def _length_table(evaluation: dict[str, Any]) -> str:
