@@ -15,7 +15,7 @@ from torch import Tensor
 from latchwork.bench.peers import SCAN_PEERS, ScanPeer
 from latchwork.bench.rows import Row
 from latchwork.bench.timing import NOT_SAID, attempt, compare, peak_bytes
-from latchwork.ops import cpu, cpu_matrix
+from latchwork.ops import cpu
 from latchwork.ops.scan import minmax_last, minmax_scan
 
 Shape = tuple[int, int, int]
@@ -68,10 +68,10 @@ class _Scan:
         self.forward()
 
     def forward(self) -> object:
-        return cpu.minmax_scan(self.r, self.s, self.zeros, self.zeros, None, None, out=self.x)
+        return cpu.scan(self.r, self.s, self.zeros, self.zeros, None, None, out=self.x)
 
     def backward(self) -> object:
-        return cpu.minmax_scan_backward(
+        return cpu.scan_backward(
             *(self.grad_x, self.zeros, self.r, self.s, self.zeros, self.zeros, None, None, self.x),
             out=(self.grad_r, self.grad_s),
         )
@@ -142,7 +142,7 @@ def _vector(sizes: Shape, degree: int, repeats: int) -> Iterator[Row]:
     what, shape = f"forward, degree {degree}", tuple(s.shape)
 
     def scan(r: Tensor, s: Tensor, x: Tensor) -> Callable[[], object]:
-        return lambda: cpu_matrix.minmax_matrix_scan(r, s, zeros, zeros, None, None, out=x)
+        return lambda: cpu.scan(r, s, zeros, zeros, None, None, out=x)
 
     def same_bytes() -> object:
         return r.amax(), x.copy_(s)

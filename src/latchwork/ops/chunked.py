@@ -27,7 +27,7 @@ def scan(
         return x, last
     length, cut = _cut(s.shape[1])
     if cut:
-        parts: Any = [_chunks(a, length) for a in (r, s, mask, reset)]
+        parts = _chunks(r, length), _chunks(s, length), _chunks(mask, length), _chunks(reset, length)
         starts = _starts(*parts, state, x0)
         last = _run(*parts, starts, x0.unsqueeze(1), _chunks(x, length))[:, -1].contiguous()
     return x, _run(_rest(r, cut), _rest(s, cut), _rest(mask, cut), _rest(reset, cut), last, x0, _rest(x, cut))
