@@ -31,7 +31,7 @@ def outcome(scan, inputs, flags, backend):
     r, s, state, x0 = leaves
     x, last = scan(r, s, state, x0=x0, mask=flags[0], reset=flags[1], backend=backend)
     generator = torch.Generator().manual_seed(1)
-    up = [torch.randint(-4, 5, a.shape, generator=generator).to(a.dtype) for a in (x, last)]
+    up = [torch.randint(-4, 5, a.shape, generator=generator).to(a) for a in (x, last)]
     gradients = torch.autograd.grad((x, last), leaves, up, allow_unused=True, materialize_grads=True)
     return (x, last), gradients
 
