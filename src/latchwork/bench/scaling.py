@@ -55,9 +55,7 @@ def _at(time: int, repeats: int) -> Iterator[Row]:
         peers["loop in Python"] = lambda: loop(r, s)
     for name, peer in peers.items():
         # a few calls in a row, since a slow peer leaves nothing of short sequences in cache
-        ours, theirs = compare(
-            lambda: cpu.scan(r, s, zeros, zeros, None, None, out=x), peer, repeats, in_a_row=5
-        )
+        ours, theirs = compare(lambda: cpu.scan(r, s, zeros, zeros, None, None, out=x), peer, repeats, in_a_row=5)
         yield Row(
             what="scan",
             shape=(1, time, UNITS),

@@ -61,8 +61,9 @@ _SMALL = 1 << 14  # elements below which waking a second thread costs more than 
 _BLOCK_ELEMENTS = 1 << 15  # of r, s and x each that a block reads or writes: all of them fit the second-level cache
 _SEGMENT_BYTES = 2048  # the part of a step that a thread should have to itself: with less, threads fight over lines
 _LANES = 16  # of a column of scalar units: one AVX-512 register of float32 (LLVM maps it to what the machine has)
-_MATRIX_LANES = 64  # matrix values in a group of vector units: enough independent work to hide the latency of a step
-_FORWARD_COLUMNS, _BACKWARD_COLUMNS = (8, 4), (5, 2)  # of scalar units in a group
+# How large a group is, enough independent work to hide the latency of a step: columns of scalar units where one group
+# holds the row, columns where several do, and matrix values of vector units.
+_FORWARD_SIZES, _BACKWARD_SIZES = (8, 4, 128), (5, 2, 64)
 
 
 def scan(
@@ -99,7 +100,7 @@ def _forward(r, s, state, x0, mask, reset, x: Tensor | None) -> Tensor:
     last = torch.empty(state.shape, dtype=state.dtype)
     if last.numel() == 0:
         return last
-    plan = _plan(r, s, _FORWARD_COLUMNS)
+    plan = _plan(r, s, _FORWARD_SIZES)
     flagged = mask is not None or reset is not None
     constants = (r.dtype, plan.lanes, plan.columns, plan.degree, plan.ragged, flagged, x is not None)
     if (chunked := _chunk_plan(plan, r.element_size())) is None:
@@ -143,7 +144,7 @@ def scan_backward(
     grad_state, grad_x0 = (torch.empty(state.shape, dtype=state.dtype) for _ in range(2))
     if grad_state.numel() == 0:
         return grad_r, grad_s, grad_state, grad_x0
-    plan = _plan(r, s, _BACKWARD_COLUMNS)
+    plan = _plan(r, s, _BACKWARD_SIZES)
     carry, carry_x0 = plan.carry(torch.float64), plan.carry(torch.float64)
     gradients = (grad_last, grad_r, grad_s, grad_state, grad_x0)
     addresses = [grad_x.data_ptr(), grad_x.stride(0), grad_x.stride(1), *(a.data_ptr() for a in gradients)]
@@ -213,7 +214,7 @@ class Plan(NamedTuple):
         team.run(kernel.address, block, min(self.threads, tiles))
 
 
-def _plan(r: Tensor, s: Tensor, sizes: tuple[int, ...]) -> Plan:
+def _plan(r: Tensor, s: Tensor, sizes: tuple[int, int, int]) -> Plan:
     rows, time = s.shape[:2]
     degree = s.shape[-1] if s.ndim == 4 else 1
     states = s.shape[2:].numel()
@@ -228,7 +229,7 @@ def _plan(r: Tensor, s: Tensor, sizes: tuple[int, ...]) -> Plan:
         pieces = -(-states // lanes)
         columns = largest(tuple(range(sizes[pieces > sizes[0]], 0, -1)), pieces)
     else:
-        fit = max(1, _MATRIX_LANES // degree**2)
+        fit = max(1, sizes[2] // degree**2)
         powers = tuple(n for n in range(fit, 0, -1) if n & (n - 1) == 0 or n == fit)
         lanes, columns = degree * largest(powers, states // degree), 1
     groups = -(-states // (lanes * columns))

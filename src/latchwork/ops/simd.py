@@ -11,7 +11,6 @@ Notation: p pointer, row the index of a row's first element, at a Place, v a Vec
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from llvmlite import ir
@@ -204,10 +203,17 @@ def add(context, a, b):
 @intrinsic
 def step(context, r, s, x):
     """The states after a step."""
+    degree = r.lanes // x.lanes
 
     def generate(context, builder, signature, args):
-        rows = zip(*(_columns(builder, k, a) for k, a in zip((r, s, x), args, strict=True)), strict=True)
-        return _collect(builder, x, [simd_steps.step(builder, r.lanes // x.lanes, *row) for row in rows])
+        rows = _rows(builder, (r, s, x), args)
+
+        def after(careful: bool):
+            return [_collect(builder, x, [simd_steps.step(builder, degree, *row, careful) for row in rows])]
+
+        if degree == 1:
+            return after(True)[0]
+        return _careful_if(builder, [row[0] for row in rows] + [row[2] for row in rows], after)[0]
 
     return x(r, s, x), generate
 
@@ -229,35 +235,37 @@ def step_backward(context, r, s, x, g):
     degree = r.lanes // x.lanes
 
     def generate(context, builder, signature, args):
-        kinds = (r, s, x, g)
-        rows = list(zip(*(_columns(builder, k, a) for k, a in zip(kinds, args, strict=True)), strict=True))
+        rows = _rows(builder, (r, s, x, g), args)
 
-        def gradients(of_column):
-            columns = [of_column(*row) for row in rows]
+        def gradients(careful: bool):
+            columns = [simd_steps.step_backward(builder, degree, *row, careful) for row in rows]
             return [_collect(builder, k, c) for k, c in zip((g, r, s), zip(*columns, strict=True), strict=True)]
 
-        def with_nan(*row):
-            return simd_steps.step_backward(builder, degree, *row)
-
-        if degree > 1:
-            return context.make_tuple(builder, signature.return_type, gradients(with_nan))
-        # NaN is rare: one test for all columns saves most of the comparisons
-        rare = functools.reduce(builder.or_, [simd_steps.some_nan(builder, *row[:3]) for row in rows])
-        with builder.if_else(rare, likely=False) as (then, otherwise):
-            with then:
-                rarely, rare_block = gradients(with_nan), builder.block
-            with otherwise:
-                usually = gradients(lambda *row: simd_steps.step_backward_of_numbers(builder, *row))
-                usual_block = builder.block
-        results = []
-        for left, right in zip(rarely, usually, strict=True):
-            result = builder.phi(left.type)
-            result.add_incoming(left, rare_block)
-            result.add_incoming(right, usual_block)
-            results.append(result)
-        return context.make_tuple(builder, signature.return_type, results)
+        operands = [operand for row in rows for operand in row[:3]]
+        return context.make_tuple(builder, signature.return_type, _careful_if(builder, operands, gradients))
 
     return types.Tuple((g, r, s))(r, s, x, g), generate
+
+
+def _rows(builder, kinds, args) -> list[tuple]:
+    """The columns of several vectors, side by side."""
+    return list(zip(*(_columns(builder, k, a) for k, a in zip(kinds, args, strict=True)), strict=True))
+
+
+def _careful_if(builder, operands, compute):
+    """The values of ``compute(careful)``: careful where any lane of the operands is NaN."""
+    with builder.if_else(simd_steps.any_nan(builder, *operands), likely=False) as (then, otherwise):
+        with then:
+            rarely, rare_block = compute(True), builder.block
+        with otherwise:
+            usually, usual_block = compute(False), builder.block
+    results = []
+    for left, right in zip(rarely, usually, strict=True):
+        result = builder.phi(left.type)
+        result.add_incoming(left, rare_block)
+        result.add_incoming(right, usual_block)
+        results.append(result)
+    return results
 
 
 def _bytes(dtype: Any) -> int:
