@@ -40,8 +40,7 @@ _DEPTH = 5  # of modules below the model, as in cascade.layers.0.unit.reset
 _CHOICES = ("activation", "eps", "gate", "value")  # attributes, beside parameters and modules, that a step depends on
 _GLOBAL_HOOKS = (torch_module._global_forward_hooks, torch_module._global_forward_pre_hooks)
 
-_kind = attrgetter("dtype", "is_cpu", "layout")
-_TOKEN, _REAL = (torch.int64, True, torch.strided), (torch.float32, True, torch.strided)
+_dtype, _layout, _is_cpu = attrgetter("dtype"), attrgetter("layout"), attrgetter("is_cpu")
 
 
 def step(model: CascadeLM, tokens: Tensor, state: State | None, *, dropout: bool) -> tuple[Tensor, State] | None:
@@ -56,7 +55,7 @@ def step(model: CascadeLM, tokens: Tensor, state: State | None, *, dropout: bool
     """
     if torch.compiler.is_compiling() or _is_watched():
         return None
-    if type(tokens) is not Tensor or _kind(tokens) != _TOKEN or tokens.shape != (1, 1):
+    if type(tokens) is not Tensor or tokens.shape != (1, 1) or tokens.dtype != torch.int64 or not tokens.is_cpu:
         return None
     parts = _look(model)
     if parts is None or not _are_plain(parts.tensors):
@@ -87,13 +86,15 @@ def _are_plain(tensors: Sequence[Tensor]) -> bool:
     """Whether all are contiguous float32 on the CPU, and tensors of PyTorch itself."""
     return (
         {Tensor, nn.Parameter}.issuperset(map(type, tensors))
-        and {_REAL}.issuperset(map(_kind, tensors))
+        and {torch.float32}.issuperset(map(_dtype, tensors))
+        and {torch.strided}.issuperset(map(_layout, tensors))
+        and all(map(_is_cpu, tensors))
         and all(map(Tensor.is_contiguous, tensors))
     )
 
 
 class _Parts(NamedTuple):
-    """What a model is made of now: its modules, the names of their members, and their parameters."""
+    """What a model is made of now: its modules, the names of all they hold, and their parameters."""
 
     modules: list[nn.Module]
     names: list[str]
@@ -102,25 +103,25 @@ class _Parts(NamedTuple):
 
 def _look(model: CascadeLM) -> _Parts | None:
     """The parts, level by level, or None if some are of another type, have hooks or another `forward`."""
-    parts = _Parts([], [], [])
+    modules: list = []
+    names: list[str] = []
+    tensors: list[Tensor | None] = []
     level = list(model._modules.values())
     for _ in range(_DEPTH):
         children: list[nn.Module | None] = []
         for module in level:
-            if module is None or type(module) not in _MODULES:
+            if type(module) not in _MODULES:
                 return None
             fields = module.__dict__
             if fields["_forward_hooks"] or fields["_forward_pre_hooks"] or "forward" in fields:
                 return None
-            parts.modules.append(module)
-            parts.names.extend(fields["_modules"])
-            children += fields["_modules"].values()
-            for name, tensor in fields["_parameters"].items():
-                if tensor is not None:
-                    parts.names.append(name)
-                    parts.tensors.append(tensor)
+            children.extend(fields["_modules"].values())
+            names.extend(fields["_modules"])
+            names.extend(fields["_parameters"])
+            tensors.extend(fields["_parameters"].values())
+        modules += level
         level = children
-    return None if level else parts
+    return None if level else _Parts(modules, names, [tensor for tensor in tensors if tensor is not None])
 
 
 class _Plan:
@@ -132,7 +133,7 @@ class _Plan:
         self._modules, self._names = parts.modules, parts.names
         self._shapes = list(map(Tensor.size, parts.tensors))
         fields = [(module.__dict__, name) for module in parts.modules for name in _CHOICES]
-        self._choices = [(owner, name, owner.get(name)) for owner, name in fields]
+        self._choices = [(owner, name, owner[name]) for owner, name in fields if name in owner]
         self._dropouts = [module for module in parts.modules if isinstance(module, nn.Dropout)]
         owners = [(m, name) for m in parts.modules for name, tensor in m._parameters.items() if tensor is not None]
         self._vocab_size = model.vocab_size

@@ -62,7 +62,7 @@ class StepProgram(NamedTuple):
 
     def run(self, parameters: Sequence[Tensor], token: int, before: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """The logits [1, 1, n_outputs] and the states after the token. Nothing is checked here."""
-        after = [torch.empty(shape, dtype=torch.float32) for shape in self.states]
+        after = list(map(torch.empty_like, before))
         logits = torch.empty((1, 1, self.n_outputs), dtype=torch.float32)
         scratch = torch.empty(self.scratch[-1], dtype=torch.float32)
         vector = parameters[self.embedding].data_ptr() + token * self.width * _BYTES
@@ -139,7 +139,9 @@ class _Writer:
     def __init__(self, width: int, owners: Sequence[tuple[nn.Module, str]], shapes: Sequence[torch.Size]) -> None:
         self.instructions: list[ops.Instruction] = []
         self.sizes = [width, *(shape.numel() for shape in shapes)]
-        self._parameters = {owner: (i + 1, tuple(shape)) for i, (owner, shape) in enumerate(zip(owners, shapes, strict=True))}
+        self._parameters = {
+            owner: (i + 1, tuple(shape)) for i, (owner, shape) in enumerate(zip(owners, shapes, strict=True))
+        }
         self._next = len(self.sizes)
 
     def vector(self, size: int) -> Vector:
