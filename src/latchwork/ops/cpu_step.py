@@ -1,3 +1,5 @@
+# mypy: no-check-untyped-defs
+# numba types the kernel.
 """One token through a network of vectors on a CPU: a kernel that runs a list of instructions, compiled by numba.
 
 One token is little arithmetic: a model of 130,000 weights needs 10 µs, and PyTorch takes twenty times as long to start
@@ -19,13 +21,11 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
-import torch
 from llvmlite import ir
-from numba import float32, int64, njit, types
+from numba import cfunc, float32, int64, njit, types
 from numba.extending import intrinsic
 
 from latchwork.ops import team
-from latchwork.ops.cpu import compiled
 from latchwork.ops.simd import as_pointer, fetch_add
 
 _code = count()
@@ -211,30 +211,32 @@ def _tile_rows(code, rows, columns):
     return rows if code in (LAYER_NORM, RMS_NORM) else int64(_TILE_ROWS)
 
 
-def _body(real):
-    def run(a):
-        program = as_pointer(a[_PROGRAM], int64)
-        for i in range(a[_LENGTH]):
-            at = i * _WIDTH
-            code, rows, columns = program[at], program[at + 1], program[at + 2]
-            out, x = as_pointer(a[_TABLE + program[at + 3]], real), as_pointer(a[_TABLE + program[at + 4]], real)
-            y, z = as_pointer(a[_TABLE + program[at + 5]], real), as_pointer(a[_TABLE + program[at + 6]], real)
-            claimed = as_pointer(a[_COUNTERS] + 16 * i, int64)
-            done = as_pointer(a[_COUNTERS] + 16 * i + 8, int64)
-            size = _tile_rows(code, rows, columns)
-            tiles = (rows + size - 1) // size
-            while True:
-                tile = fetch_add(claimed, int64(1))
-                if tile >= tiles:
-                    break
-                _rows(code, tile * size, min((tile + 1) * size, rows), columns, out, x, y, z)
-                _arrive(done)
-            while _read(done) < tiles:
-                pass
-
-    return run
+def _run(a):
+    program = as_pointer(a[_PROGRAM], int64)
+    for i in range(a[_LENGTH]):
+        at = i * _WIDTH
+        code, rows, columns = program[at], program[at + 1], program[at + 2]
+        out, x = as_pointer(a[_TABLE + program[at + 3]], float32), as_pointer(a[_TABLE + program[at + 4]], float32)
+        y, z = as_pointer(a[_TABLE + program[at + 5]], float32), as_pointer(a[_TABLE + program[at + 6]], float32)
+        claimed = as_pointer(a[_COUNTERS] + 16 * i, int64)
+        done = as_pointer(a[_COUNTERS] + 16 * i + 8, int64)
+        size = _tile_rows(code, rows, columns)
+        tiles = (rows + size - 1) // size
+        while True:
+            tile = fetch_add(claimed, int64(1))
+            if tile >= tiles:
+                break
+            _rows(code, tile * size, min((tile + 1) * size, rows), columns, out, x, y, z)
+            _arrive(done)
+        while _read(done) < tiles:
+            pass
 
 
 @functools.cache
 def _kernel() -> Any:
-    return compiled(_body, torch.float32)
+    """The machine code, from the cache on disk where there is one."""
+    signature = types.void(types.CPointer(int64))
+    try:
+        return cfunc(signature, cache=True)(_run)
+    except (RuntimeError, OSError):  # no folder that can be written: compile for this process only
+        return cfunc(signature)(_run)
