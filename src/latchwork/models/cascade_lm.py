@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from latchwork.models import decoding
 from latchwork.models.sampling import sample
 from latchwork.nn.cascade import Cascade
 from latchwork.nn.config import CascadeConfig
@@ -54,8 +55,16 @@ class CascadeLM(nn.Module):
         cu_seqlens: Tensor | None = None,
     ) -> tuple[Tensor, State]:
         """tokens [B, T] integers -> logits [B, T, n_outputs] and the state; the rest as in `Cascade.forward`."""
+        if mask is None and reset is None and cu_seqlens is None:
+            stepped = self._step(tokens, state, dropout=True)
+            if stepped is not None:
+                return stepped
         y, state = self.cascade(self._embed(tokens), state, mask, reset, cu_seqlens)
         return self.head(y), state
+
+    def _step(self, tokens: Tensor, state: State | None, *, dropout: bool) -> tuple[Tensor, State] | None:
+        """One token of one sequence where `latchwork.models.decoding` covers it: a subclass may mean something else."""
+        return decoding.step(self, tokens, state, dropout=dropout) if type(self) is CascadeLM else None
 
     def _embed(self, tokens: Tensor) -> Tensor:
         """tokens [B, T] -> [B, T, d_model]; refuses what are no tokens of this model."""
@@ -99,6 +108,9 @@ class CascadeLM(nn.Module):
 
     def _predict(self, tokens: Tensor, state: State | None) -> tuple[Tensor, State]:
         """Logits after the last token [B, V], in evaluation mode."""
+        stepped = self._step(tokens, state, dropout=False)
+        if stepped is not None:
+            return stepped[0][:, -1], stepped[1]
         training = [module for module in self.modules() if module.training]
         for module in training:
             module.training = False

@@ -1,0 +1,550 @@
+"""One token at a time: the kernel and the modules say the same, and the kernel steps aside where it should."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import itertools
+import os
+import re
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from helpers import assert_close
+from torch import nn
+from torch.nn.utils import parametrize
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.flop_counter import FlopCounterMode
+
+import latchwork.state
+from latchwork import CascadeConfig, CascadeLM
+from latchwork.models import decoding
+from latchwork.ops import cpu_step, team
+
+SIZES = {"d_model": 18, "n_layers": 2, "n_units": 11}
+V = 13
+CHOICES = [
+    {},
+    {"conv": "gated"},
+    {"norm": "rmsnorm"},
+    {"norm": "none"},
+    {"norm": "none", "conv": "gated", "ffn": "basic"},
+    {"ffn": "basic"},
+    {"activation": "gelu"},
+    {"activation": "silu"},
+    {"activation": "tanh", "ffn": "basic"},
+    {"activation": "sigmoid"},
+    {"output_gate": False},
+    {"learned_x0": True},
+    {"learned_x0": True, "conv": "gated", "output_gate": False},
+    {"tie_embeddings": False},
+    {"d_model": 90, "n_units": 40},
+    {"d_model": 1, "n_units": 1, "n_layers": 1},
+    {"d_model": 129, "n_units": 200, "n_layers": 3},
+]
+
+
+def build(n_outputs=None, **choices):
+    """A model in evaluation mode whose parameters are all away from 0 and 1."""
+    model = CascadeLM(CascadeConfig(**{**SIZES, **choices}), V, n_outputs).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+def draw(steps=1):
+    return torch.randint(V, (1, steps))
+
+
+def by_modules(model, tokens, state=None):
+    """What the modules say."""
+    y, state = model.cascade(model._embed(tokens), state)
+    return model.head(y), state
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    """Counts the calls of the kernel."""
+    calls = []
+    run = cpu_step.Program.run
+    monkeypatch.setattr(cpu_step.Program, "run", lambda self, table: calls.append(1) or run(self, table))
+    return calls
+
+
+@pytest.fixture(autouse=True)
+def _no_gradients():
+    with torch.no_grad():
+        yield
+
+
+def assert_same_step(actual, expected):
+    (logits, state), (wanted, wanted_state) = actual, expected
+    assert_close(logits, wanted)
+    for layer, other in zip(state, wanted_state, strict=True):
+        assert type(layer) is type(other)
+        assert_close(layer.conv, other.conv)
+        assert_close(layer.unit, other.unit)
+
+
+@pytest.mark.parametrize("choices", CHOICES, ids=str)
+@pytest.mark.parametrize("n_outputs", [None, 5])
+def test_every_choice_says_what_the_modules_say(kernel, choices, n_outputs):
+    model, state, expected_state = build(n_outputs, **choices), None, None
+    for token in draw(50).unbind(1):
+        actual, expected = model(token[:, None], state), by_modules(model, token[:, None], expected_state)
+        assert_same_step(actual, expected)
+        state, expected_state = actual[1], expected[1]
+    assert len(kernel) == 50
+
+
+def test_a_prompt_goes_through_the_modules_and_tokens_go_on_from_its_state(kernel):
+    model, tokens = build(), draw(30)
+    whole = model(tokens)
+    logits, state = model(tokens[:, :20])
+    assert not kernel
+    for t in range(20, 30):
+        step, state = model(tokens[:, t : t + 1], state)
+        logits = torch.cat([logits, step], dim=1)
+    assert len(kernel) == 10
+    assert_same_step((logits, state), whole)
+    assert_same_step(model(tokens[:, :5], state), by_modules(model, tokens[:, :5], state))
+
+
+def test_generation_uses_the_kernel_also_from_training_mode(kernel):
+    model, tokens = build(dropout=0.5).train(), draw(3)
+    drawn = list(itertools.islice(model.generate(tokens, temperature=0), 12))
+    assert len(kernel) == 11
+    assert model.training
+    for token in drawn:
+        assert torch.equal(by_modules(model.eval(), tokens)[0][:, -1].argmax(dim=-1), token)
+        tokens = torch.cat([tokens, token[:, None]], dim=1)
+
+
+def test_states_are_new_tensors_and_the_old_ones_keep_their_values():
+    model, token = build(), draw()
+    _, state = model(token)
+    before = copy.deepcopy(state)
+    results = [model(token, state) for _ in range(2)]
+    for layer, kept, *new in zip(state, before, *(result[1] for result in results), strict=True):
+        for a, b, *others in zip(layer, kept, *new, strict=True):
+            assert torch.equal(a, b)
+            assert len({x.untyped_storage().data_ptr() for x in (a, *others)}) == 3
+    assert results[0][0].data_ptr() != results[1][0].data_ptr()
+
+
+def test_interleaved_streams_do_not_mix():
+    models, streams = [build(), build(conv="gated")], [draw(20), draw(20)]
+    alone = {(i, j): _stream(models[i], streams[j]) for i in range(2) for j in range(2)}
+    states, logits = dict.fromkeys(alone), {key: [] for key in alone}
+    for t in range(20):
+        for i, j in alone:
+            out, states[i, j] = models[i](streams[j][:, t : t + 1], states[i, j])
+            logits[i, j].append(out)
+    for key, expected in alone.items():
+        assert torch.equal(torch.cat(logits[key], dim=1), expected)
+
+
+def _stream(model, tokens):
+    logits, state = [], None
+    for t in range(tokens.shape[1]):
+        out, state = model(tokens[:, t : t + 1], state)
+        logits.append(out)
+    return torch.cat(logits, dim=1)
+
+
+def test_nan_and_infinities_go_where_they_go_in_the_modules():
+    model, token = build(), draw()
+    _, state = model(token)
+    for i, value in itertools.product(range(2), (torch.nan, torch.inf, -torch.inf)):
+        bad = copy.deepcopy(state)
+        bad[1][i][0, 3] = value
+        (logits, after), (wanted, expected) = model(token, bad), by_modules(model, token, bad)
+        pairs = [
+            (logits, wanted),
+            *((a, b) for x, y in zip(after, expected, strict=True) for a, b in zip(x, y, strict=True)),
+        ]
+        for a, b in pairs:
+            assert torch.equal(a.isnan(), b.isnan())
+            assert_close(a.nan_to_num(), b.nan_to_num())
+
+
+def _scale(model):
+    for parameter in model.parameters():
+        parameter.mul_(1.5)
+
+
+def _load(model):
+    model.load_state_dict({name: a + 0.1 for name, a in model.state_dict().items()})
+
+
+def _replace(model):
+    model.cascade.layers[1].unit.set.weight = nn.Parameter(torch.randn(11, 18))
+
+
+def _data(model):
+    model.cascade.layers[0].ffn.inner.bias.data = torch.randn(24)
+
+
+def _swapped(model):
+    unit = model.cascade.layers[0].unit
+    unit.reset, unit.set = unit.set, unit.reset
+
+
+def _exchanged_names(model):
+    norm = model.cascade.layers[0].ffn_norm
+    weight, bias = norm.weight, norm.bias
+    norm.weight, norm.bias = bias, weight
+
+
+def _reordered(model):
+    """As removing a parametrization does it."""
+    norm = model.cascade.layers[0].ffn_norm
+    weight = norm.weight
+    del norm.weight
+    norm.weight = weight
+    weight.add_(0.5)
+
+
+def _activation(model):
+    model.cascade.layers[1].ffn.activation = torch.tanh
+
+
+def _own_activation(model):
+    model.cascade.layers[1].ffn.activation = lambda x: x * 0.5
+
+
+def _epsilon(model):
+    model.cascade.norm.eps = 1.0
+
+
+def _fewer_layers(model):
+    del model.cascade.layers[1]
+
+
+def _another_bias(model):
+    model.head.bias = nn.Parameter(torch.randn(V))
+
+
+def _vocabulary(model):
+    model.embedding.weight = nn.Parameter(torch.randn(V + 3, 18))
+
+
+def _wide(model):
+    model.double().float()
+    _scale(model)
+
+
+CHANGES = [
+    *(_scale, _load, _replace, _data, _swapped, _exchanged_names, _reordered, _activation, _own_activation, _epsilon),
+    *(_fewer_layers, _another_bias, _vocabulary, _wide),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_changed_model_is_seen_at_the_next_token(change):
+    model, tokens = build(), draw(2)
+    before, _ = model(tokens[:, :1])
+    change(model)
+    actual, expected = model(tokens[:, :1]), by_modules(model, tokens[:, :1])
+    assert not torch.equal(actual[0], before)
+    assert_same_step(actual, expected)
+    assert_same_step(model(tokens[:, 1:], actual[1]), by_modules(model, tokens[:, 1:], expected[1]))
+
+
+def test_a_weight_seen_through_other_strides_is_another_weight():
+    """The same memory, at the same address."""
+    model, token = build(n_units=18), draw()
+    model(token)
+    weight = model.cascade.layers[1].unit.out.weight
+    weight.data = weight.data.t()
+    assert_same_step(model(token), by_modules(model, token))
+
+
+def test_weights_swapped_for_one_call_count_for_that_call():
+    model, token = build(tie_embeddings=False), draw()
+    before = model(token)[0]
+    weights = {name: a * 2 for name, a in model.state_dict().items()}
+    logits, _ = torch.func.functional_call(model, weights, (token,))
+    assert_close(logits, torch.func.functional_call(model, weights, (token.expand(2, 1),))[0][:1])
+    assert torch.equal(model(token)[0], before)
+
+
+def test_hooks_on_parts_fire_and_hooks_on_the_model_cost_nothing(kernel):
+    model, token, seen = build(), draw(), []
+    model.register_forward_hook(lambda *_: seen.append("model"))
+    model(token)
+    assert (len(kernel), seen) == (1, ["model"])
+    unit = model.cascade.layers[1].unit
+    registrations = [
+        unit.gate.register_forward_hook(lambda *_: seen.append("part")),
+        unit.out.register_forward_pre_hook(lambda *_: seen.append("before")),
+    ]
+    model(token)
+    assert seen == ["model", "part", "before", "model"]
+    for registration in registrations:
+        registration.remove()
+    with nn.modules.module.register_module_forward_hook(lambda *_: seen.append("all")):
+        model(token)
+    assert seen.count("all") > 10
+    assert len(kernel) == 1
+    model(token)
+    assert len(kernel) == 2
+
+
+class _Loud(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) * 3
+
+
+class _Double(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+class _Subclass(CascadeLM):
+    def _embed(self, tokens):
+        return super()._embed(tokens) * 2
+
+
+def _subclassed_part(model):
+    model.cascade.layers[0].unit.reset = _Loud(18, 11)
+
+
+def _another_function(model):
+    part = model.cascade.layers[0].unit.reset
+    part.forward = lambda x: nn.Linear.forward(part, x) * 3
+
+
+def _parametrized(model):
+    parametrize.register_parametrization(model.cascade.layers[0].unit.reset, "weight", _Double())
+
+
+def _without_norm(model):
+    model.cascade.layers[0].unit_norm = nn.Dropout(0.0)
+
+
+def _no_gate(model):
+    model.cascade.layers[0].unit.gate = None
+
+
+def _own_parent(model):
+    model.cascade.layers[0].ffn.parent = model.cascade.layers[0]
+
+
+def _narrower(model):
+    model.cascade.layers[0].unit.gate = nn.Linear(18, 1)
+
+
+def _sparse(model):
+    model.cascade.layers[0].unit.reset.weight = nn.Parameter(torch.eye(11, 18).to_sparse())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [_subclassed_part, _another_function, _parametrized, _without_norm, _no_gate, _own_parent, _narrower, _sparse],
+    ids=lambda change: change.__name__,
+)
+def test_models_of_other_parts_are_left_to_their_parts(kernel, change):
+    model, token = build(), draw()
+    model(token)
+    change(model)
+    for _ in range(2):
+        assert_same_step(model(token), by_modules(model, token))
+    assert len(kernel) == 1
+
+
+def test_a_subclass_is_left_to_itself(kernel):
+    model, token = _Subclass(CascadeConfig(**SIZES), V).eval(), draw()
+    assert_same_step(model(token), by_modules(model, token))
+    assert not kernel
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_dtypes_are_left_to_the_modules(kernel, dtype):
+    model, token = build().to(dtype), draw()
+    assert_same_outcome(lambda: model(token), lambda: by_modules(model, token))
+    assert not kernel
+
+
+def assert_same_outcome(actual, expected):
+    """The same step, or the same refusal."""
+    try:
+        wanted = expected()
+    except TypeError as error:
+        with pytest.raises(TypeError, match=re.escape(str(error))):
+            actual()
+    else:
+        assert_same_step(actual(), wanted)
+
+
+def test_the_default_dtype_does_not_matter(kernel):
+    model, token = build(), draw()
+    expected = by_modules(model, token)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert_same_step(model(token), expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert len(kernel) == 1
+
+
+def test_gradients_flow_when_they_are_wanted(kernel):
+    model, token = build(), draw()
+    with torch.enable_grad():
+        logits, _ = model(token)
+        logits.sum().backward()
+    assert all(parameter.grad is not None for parameter in model.cascade.layers[0].ffn.parameters())
+    assert not kernel
+
+
+def test_dropout_acts_in_training_mode(kernel):
+    model, token = build(dropout=0.5), draw()
+    quiet = model(token)[0]
+    model.cascade.layers[1].ffn.dropout.train()
+    assert not torch.equal(model(token)[0], model(token)[0])
+    assert len(kernel) == 1
+    model.eval()
+    assert torch.equal(model(token)[0], quiet)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::torch.jit.TracerWarning")
+def test_transforms_see_the_modules(kernel):
+    model, token = build().requires_grad_(False), draw()
+    expected = by_modules(model, token)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert_same_outcome(lambda: model(token), lambda: by_modules(model, token))
+    with FlopCounterMode(display=False) as counter:
+        model(token)
+    assert counter.get_total_flops() > 0
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    assert_same_step(compiled(token), expected)
+    assert not kernel
+    torch.jit.trace(lambda token: _left(model, token), (token,), check_trace=False)
+    torch.func.vmap(lambda token: model(token)[0])(token[None])
+    assert not kernel
+
+
+def _left(model, token):
+    assert decoding.step(model, token, None, dropout=True) is None
+    return token
+
+
+@pytest.mark.parametrize("token", [-1, V, 1 << 40, -(1 << 62)])
+def test_tokens_out_of_range_are_named(token):
+    model = build()
+    _, state = model(draw())
+    for carried in (None, state):
+        with pytest.raises(ValueError, match=rf"tokens must be in 0 … {V - 1}, got values from {token} to {token}"):
+            model(torch.tensor([[token]]), carried)
+
+
+def test_wrong_states_are_named(kernel):
+    model, token = build(), draw()
+    _, state = model(token)
+    with pytest.raises(ValueError, match="the state has 1 layers, the model has 2"):
+        model(token, state[:1])
+    wrong = (state[0], latchwork.state.LayerState(state[1].conv, state[1].unit[:, :-1]))
+    with pytest.raises(ValueError, match="the state of layer 1 must be tensors of"):
+        model(token, wrong)
+    two = latchwork.state.select(state, torch.tensor([0, 0]))
+    with pytest.raises(ValueError, match="for a batch of 1"):
+        model(token, two)
+    assert len(kernel) == 1
+    assert_same_step(model(token.expand(2, 1), two), by_modules(model, token.expand(2, 1), two))
+
+
+def test_states_of_any_layout_are_understood():
+    model, token = build(), draw()
+    _, state = model(token)
+    spread = tuple(
+        latchwork.state.LayerState(*(torch.stack([a, a - 9], dim=-1)[..., 0] for a in layer)) for layer in state
+    )
+    assert not spread[0].conv.is_contiguous()
+    assert_same_step(model(token, spread), model(token, state))
+
+
+def test_other_integers_are_tokens_too():
+    model, token = build(), draw()
+    assert_same_step(model(token.to(torch.int32)), model(token))
+
+
+@pytest.mark.parametrize("openmp", [True, False])
+def test_bits_do_not_depend_on_the_number_of_threads(threads, monkeypatch, openmp):
+    """On PyTorch's own threads and on the pool that stands in for them; and when fewer come than were asked for."""
+    monkeypatch.setattr(cpu_step, "_SMALL", 0)
+    if not openmp:
+        monkeypatch.setattr(team, "_openmp", lambda: None)
+    model, tokens = build(d_model=300, n_units=280), draw(10)
+    results = []
+    for count in (1, 2, 3):
+        threads(count)
+        results.append(_stream(model, tokens))
+    monkeypatch.setattr(team, "run", lambda body, block, threads, run=team.run: run(body, block, 1))
+    results.append(_stream(model, tokens))
+    for other in results[1:]:
+        assert torch.equal(results[0], other)
+
+
+def test_python_threads_share_a_model():
+    model, streams = build(), [draw(20) for _ in range(8)]
+    expected = [_stream(model, tokens) for tokens in streams]
+
+    def run(tokens):
+        with torch.no_grad():
+            return _stream(model, tokens)
+
+    with ThreadPoolExecutor(8) as pool:
+        for a, b in zip(expected, pool.map(run, streams), strict=True):
+            assert torch.equal(a, b)
+
+
+class _Steps(Dataset):
+    def __init__(self, model, token):
+        self.model, self.token = model, token
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        torch.set_num_threads(2)
+        with torch.no_grad():
+            return self.model(self.token)[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_workers_forked_after_the_kernel_ran(threads, monkeypatch):
+    threads(2)
+    monkeypatch.setattr(cpu_step, "_SMALL", 0)
+    steps = _Steps(build(), draw())
+    expected = steps[0]
+    loader = DataLoader(steps, num_workers=2, batch_size=None, multiprocessing_context="fork", timeout=60)
+    for logits in loader:
+        assert torch.equal(logits, expected)
+
+
+def test_copies_and_saved_models_are_as_before():
+    model, token = build(), draw()
+    expected = model(token)[0]
+    twin = copy.deepcopy(model)
+    assert torch.equal(twin(token)[0], expected)
+    _scale(twin)
+    assert torch.equal(model(token)[0], expected)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    assert torch.equal(torch.load(file, weights_only=False)(token)[0], expected)
+
+
+def test_a_model_that_nobody_holds_is_gone():
+    model = build()
+    model(draw())
+    gone = weakref.ref(model)
+    assert model in decoding._plans
+    del model
+    gc.collect()
+    assert gone() is None
