@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import llvmlite.binding
 import torch
-from numba import cfunc, float32, float64, int64, types, uint8, void
+from numba import float32, float64, int64, uint8
 from numba.core.ccallback import CFunc
 from torch import Tensor
 
@@ -445,10 +445,5 @@ def _backward_body(memory, real, lanes, columns, degree, ragged, flagged):
 
 @functools.cache
 def _compiled(body: Callable, dtype: torch.dtype, *constants: int) -> CFunc:
-    """The machine code of a kernel, from the cache on disk where there is one."""
-    function = body(_IN_MEMORY[dtype], float64 if dtype == torch.float64 else float32, *constants)
-    signature = void(types.CPointer(int64))
-    try:
-        return cfunc(signature, cache=True)(function)
-    except (RuntimeError, OSError):  # no folder that can be written: compile for this process only
-        return cfunc(signature)(function)
+    """A kernel for one type of r and s and one way to cut the work."""
+    return team.compiled(body(_IN_MEMORY[dtype], float64 if dtype == torch.float64 else float32, *constants))

@@ -22,7 +22,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from llvmlite import ir
-from numba import cfunc, float32, int64, njit, types
+from numba import float32, int64, njit, types
 from numba.extending import intrinsic
 
 from latchwork.ops import team
@@ -234,9 +234,4 @@ def _run(a):
 
 @functools.cache
 def _kernel() -> Any:
-    """The machine code, from the cache on disk where there is one."""
-    signature = types.void(types.CPointer(int64))
-    try:
-        return cfunc(signature, cache=True)(_run)
-    except (RuntimeError, OSError):  # no folder that can be written: compile for this process only
-        return cfunc(signature)(_run)
+    return team.compiled(_run)

@@ -281,7 +281,11 @@ def _resolve(backend: str, inputs: tuple) -> Callable:
 def _is_plain(inputs: tuple) -> bool:
     """Whether nobody watches: no gradient, no tracing, no transform. The operator's layers then cost time only."""
     tensors = [a for a in inputs if a is not None]
-    if torch.compiler.is_compiling() or (torch.is_grad_enabled() and any(a.requires_grad for a in tensors)):
+    if (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or (torch.is_grad_enabled() and any(a.requires_grad for a in tensors))
+    ):
         return False
     return (
         all(type(a) is Tensor for a in tensors) and not _len_torch_dispatch_stack() and peek_interpreter_stack() is None

@@ -1,4 +1,4 @@
-"""Run one kernel on all threads that PyTorch may use.
+"""Compile a kernel, and run it on all threads that PyTorch may use.
 
 A kernel is a C function ``void body(void *block)``; every thread of the team calls it with the same block and they
 share the work through a counter inside it. On Linux the team is PyTorch's own OpenMP team, entered through the
@@ -13,10 +13,25 @@ import ctypes
 import functools
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import torch
+from numba import cfunc, types
+from numba.core.ccallback import CFunc
+
+_SIGNATURE = types.void(types.CPointer(types.int64))
+
+
+def compiled(function: Callable[[Any], None]) -> CFunc:
+    """The machine code of a kernel written for numba, from the cache on disk where there is one."""
+    try:
+        return cfunc(_SIGNATURE, cache=True)(function)
+    except (RuntimeError, OSError):  # no folder that can be written: compile for this process only
+        return cfunc(_SIGNATURE)(function)
+
 
 _forked = False
 
