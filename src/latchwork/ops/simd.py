@@ -209,7 +209,7 @@ def step(context, r, s, x):
         rows = _rows(builder, (r, s, x), args)
 
         def after(careful: bool):
-            return [_collect(builder, x, [simd_steps.step(builder, degree, *row, careful) for row in rows])]
+            return [_collect(builder, x, [simd_steps.step(builder, degree, *row, careful=careful) for row in rows])]
 
         if degree == 1:
             return after(True)[0]
@@ -238,7 +238,7 @@ def step_backward(context, r, s, x, g):
         rows = _rows(builder, (r, s, x, g), args)
 
         def gradients(careful: bool):
-            columns = [simd_steps.step_backward(builder, degree, *row, careful) for row in rows]
+            columns = [simd_steps.step_backward(builder, degree, *row, careful=careful) for row in rows]
             return [_collect(builder, k, c) for k, c in zip((g, r, s), zip(*columns, strict=True), strict=True)]
 
         operands = [operand for row in rows for operand in row[:3]]
