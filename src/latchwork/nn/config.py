@@ -43,7 +43,7 @@ class CascadeConfig:
     dropout: float = 0.1
     """Probability of dropping an output of the feed-forward part while training; the first layer drops none."""
     learned_x0: bool = False
-    """Learn the states and inputs before the first step instead of starting from zeros (vector units: evenly spread)."""
+    """Learn the states and inputs before the first step instead of starting from zeros (vector units: evenly apart)."""
     tie_embeddings: bool = True
     """Use the token embedding as the output matrix (language models without n_outputs)."""
 

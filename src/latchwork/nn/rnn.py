@@ -54,12 +54,10 @@ class MinMaxRNN(nn.Module):
                 raise ValueError(f"{name} must be a positive integer, got {value!r}")
         if hidden_size % degree:
             raise ValueError(f"hidden_size must be a multiple of degree {degree}, got {hidden_size}")
-        if isinstance(dropout, bool) or not 0 <= dropout <= 1:
+        if not isinstance(dropout, (int, float)) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
             raise ValueError(f"dropout must be a number in [0, 1], got {dropout!r}")
         if dropout and num_layers == 1:
-            warnings.warn(
-                f"dropout {dropout} has no effect: it acts between layers, and num_layers is 1", stacklevel=2
-            )
+            warnings.warn(f"dropout {dropout} has no effect: it acts between layers, and num_layers is 1", stacklevel=2)
         self.input_size, self.hidden_size, self.num_layers, self.degree = input_size, hidden_size, num_layers, degree
         self.batch_first, self.dropout, self.bidirectional, self.bias = batch_first, dropout, bidirectional, bias
         ways = 2 if bidirectional else 1
