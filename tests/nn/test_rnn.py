@@ -223,6 +223,12 @@ def test_parameters_are_where_and_what_was_asked():
     assert repr(MinMaxRNN(5, 6, degree=2)).startswith("MinMaxRNN(\n  5, 6, degree=2\n")
 
 
+def test_a_compiled_rnn_computes_the_same():
+    rnn = MinMaxRNN(5, 6, 2, 3, bidirectional=True)
+    x = torch.randn(4, 3, 5)
+    assert torch.equal(torch.compile(rnn, backend="aot_eager", fullgraph=True)(x)[0], rnn(x)[0])
+
+
 def test_no_steps_give_the_state_back():
     rnn = make(2, 2)
     h0 = torch.randn(2, 3, 6, dtype=torch.float64)

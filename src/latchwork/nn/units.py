@@ -33,7 +33,9 @@ class Units(nn.Module):
 
     def start(self, u: Tensor) -> Tensor:
         """The states before the first step, [B, D]."""
-        x0 = even_start(self.out.in_features, self.degree).to(u) if self.x0 is None else self.x0
+        x0 = self.x0
+        if x0 is None:
+            x0 = even_start(self.out.in_features, self.degree, u.device).to(u.dtype)
         return x0.expand(u.shape[0], -1)
 
     def forward(
