@@ -33,10 +33,9 @@ class Units(nn.Module):
 
     def start(self, u: Tensor) -> Tensor:
         """The states before the first step, [B, D]."""
-        x0 = self.x0
-        if x0 is None:
-            x0 = even_start(self.out.in_features, self.degree, u.device).to(u.dtype)
-        return x0.expand(u.shape[0], -1)
+        if self.x0 is None:
+            return even_start(self.out.in_features, self.degree, u.device).to(u.dtype).expand(u.shape[0], -1)
+        return self.x0.expand(u.shape[0], -1)
 
     def forward(
         self, u: Tensor, state: Tensor | None, mask: Tensor | None, reset: Tensor | None, ends: Tensor | None
