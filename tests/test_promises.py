@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +38,17 @@ def test_induction_heads_are_right_after_a_million_steps(tmp_path):
     result = latchwork("train inductionheads --size 16 --out run", tmp_path)
     assert result["reason"] == "perfect"
     assert_perfect(latchwork("evaluate run --length 1048576 --sequences 8", tmp_path), 8 << 10)
+
+
+def test_parity_is_learned_for_nine_of_ten_seeds_and_held(tmp_path):
+    command = [sys.executable, str(Path(__file__).parents[1] / "examples" / "parity.py")]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=1800)
+    assert result.returncode == 0, result.stderr
+    rows = json.loads(result.stdout)["rows"]
+    assert [row["model"] for row in rows] == ["rnn", "cascade-1", "cascade-2"]
+    for row in rows:
+        assert row["seeds"] == 10
+        assert row["perfect"] >= 9
 
 
 def test_text_is_learned_below_two_point_one_bits(tmp_path, shared_data):

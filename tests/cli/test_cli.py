@@ -48,6 +48,16 @@ def test_steps_are_exactly_as_many_as_asked(runs):
     assert info["recipe"]["steps"] == 7
 
 
+def test_vector_units_are_trained_continued_and_evaluated(tmp_path):
+    assert latchwork(f"train latching --size 4 {QUICK} --steps 5 --degree 3 --out run", tmp_path).returncode == 0
+    assert latchwork("train resume run --threads 1", tmp_path).returncode == 0
+    info = json.loads(latchwork("info run --json True", tmp_path).stdout)
+    assert info["model"]["degree"] == 3
+    evaluated = latchwork("evaluate run --length 2048 --sequences 2 --threads 1", tmp_path)
+    assert evaluated.returncode == 0, evaluated.stderr
+    assert "2 layers of 4 units of degree 3" in (tmp_path / "run" / "report.html").read_text("utf-8")
+
+
 @pytest.mark.parametrize(("value", "meant"), [("False", False), ("True", True)])
 def test_flags_mean_what_they_say(tmp_path, value, meant):
     result = latchwork(f"train latching --size 4 {QUICK} --steps 1 --output-gate {value} --out run", tmp_path)
@@ -82,7 +92,7 @@ def test_unknown_flags_exit_non_zero_and_name_the_near_miss(tmp_path, arguments,
         ("train text --data absent.txt", "there is no file or folder"),
         ("train latching --size 1", "size must be at least 2"),
         ("train latching --lr 0", "lr must be a positive number"),
-        ("train latching --degree 3", "degree must be 1"),
+        ("train latching --degree 0", "degree must be a positive integer"),
         ("train latching --threads 0", "threads must be at least 1"),
         (
             "train latching --out latching",

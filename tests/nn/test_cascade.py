@@ -23,6 +23,9 @@ def test_parameter_counts_are_the_papers():
     assert parameters(Cascade(CascadeConfig.small())) == 127_432
     assert parameters(Cascade(CascadeConfig.small(output_gate=False))) == 120_152
     assert parameters(Cascade(CascadeConfig.small(n_units=90))) == 163_732
+    scalar, vector = CascadeConfig.small(), CascadeConfig.small(degree=2)
+    more = 40 * (3 * 91 + 91 + 91 + 90)  # a layer's R, s, gate and out
+    assert parameters(Cascade(vector)) == parameters(Cascade(scalar)) + 2 * more
     assert (CascadeConfig.paper_lm().hidden, CascadeConfig.small().hidden) == (948, 118)
 
 
@@ -31,6 +34,7 @@ CHOICES = [
     *({"conv": conv, "ffn": ffn, "output_gate": gate, "learned_x0": x0} for conv, ffn, gate, x0 in SWITCHES),
     *({"norm": norm, "init": init} for norm in ("rmsnorm", "none") for init in ("small_init", "kaiming")),
     *({"activation": name} for name in ("gelu", "silu", "tanh", "sigmoid")),
+    *({"degree": n, "learned_x0": x0, "output_gate": x0} for n in (2, 3) for x0 in (True, False)),
 ]
 
 
@@ -55,10 +59,11 @@ def test_whole_sequence_chunks_and_single_tokens_agree(options, dtype):
     assert torch.equal(from_start, whole)
 
 
+@pytest.mark.parametrize("degree", [1, 2, 3])
 @pytest.mark.parametrize("conv", ["basic", "gated"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_left_padding_changes_no_real_token(conv, dtype):
-    model = CascadeLM(CascadeConfig(**SMALL, conv=conv, learned_x0=True), 11).to(dtype).eval()
+def test_left_padding_changes_no_real_token(conv, dtype, degree):
+    model = CascadeLM(CascadeConfig(**SMALL, conv=conv, degree=degree, learned_x0=True), 11).to(dtype).eval()
     for p in model.parameters():
         torch.nn.init.normal_(p, std=0.2)
     lengths = (5, 1, 7)
@@ -90,9 +95,10 @@ def test_padding_at_the_end_of_a_later_chunk_leaves_the_state_after_the_real_tok
         assert_close(a.unit, b.unit)
 
 
+@pytest.mark.parametrize("degree", [1, 2, 3])
 @pytest.mark.parametrize("with_mask", [False, True])
-def test_packed_documents_equal_separate_runs(with_mask):
-    model = Cascade(CascadeConfig(**SMALL, learned_x0=True)).double().eval()
+def test_packed_documents_equal_separate_runs(with_mask, degree):
+    model = Cascade(CascadeConfig(**SMALL, degree=degree, learned_x0=True)).double().eval()
     for p in model.parameters():
         torch.nn.init.normal_(p, std=0.2)
     u = torch.randn(1, 6, 12, dtype=torch.float64)
@@ -109,8 +115,9 @@ def test_packed_documents_equal_separate_runs(with_mask):
     assert_close(model(spoiled, mask=mask, cu_seqlens=torch.tensor([0, 3, 4, 6]))[0][:, 3:], y[:, 3:])
 
 
-def test_reset_forgets_everything_before_it():
-    model = Cascade(CascadeConfig(**SMALL, learned_x0=True)).double().eval()
+@pytest.mark.parametrize("options", [{"learned_x0": True}, {"degree": 2}, {"degree": 3, "learned_x0": True}], ids=str)
+def test_reset_forgets_everything_before_it(options):
+    model = Cascade(CascadeConfig(**SMALL, **options)).double().eval()
     u = torch.randn(2, 9, 12, dtype=torch.float64)
     reset = torch.zeros(2, 9, dtype=torch.bool)
     reset[0, 4] = True
@@ -180,6 +187,20 @@ def test_inits_are_what_their_names_say():
         assert unit.set.weight.std().item() == pytest.approx(unit.reset.weight.std().item(), rel=0.02)
 
 
+@pytest.mark.parametrize("init", ["small_init", "kaiming", "asymmetric"])
+def test_vector_units_start_balanced_with_a_low_set_and_unequal_states(init):
+    model = Cascade(CascadeConfig(**SMALL, degree=3, init=init))
+    unit = model.layers[0].unit
+    matrices = unit.reset.weight.detach().unflatten(0, (7, 3, 3))
+    for over in (1, 2):
+        assert_close(matrices.sum(over), torch.zeros(7, 3, 12))
+    assert matrices.std() > 0.05
+    assert unit.set.bias.unique().tolist() == [-1.0]
+    learned = Cascade(CascadeConfig(**SMALL, degree=3, init=init, learned_x0=True))
+    for start in (model.initial_state(2), learned.initial_state(2)):
+        assert_close(start[0].unit.detach(), torch.tensor([-2 / 3, 0, 2 / 3]).repeat(2, 7))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -189,7 +210,7 @@ def test_inits_are_what_their_names_say():
         ({"norm": "batchnorm"}, "norm must be one of layernorm, rmsnorm, none"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\)"),
         ({"expansion": float("nan")}, "expansion must be a positive number"),
-        ({"degree": 2}, "degree must be 1"),
+        ({"degree": 0}, "degree must be a positive integer, got 0"),
         ({"output_gate": "False"}, "output_gate must be True or False, got 'False'"),
     ],
 )
@@ -227,9 +248,10 @@ def test_no_tokens_give_no_logits_and_the_same_state():
         assert torch.equal(a.unit, b.unit)
 
 
+@pytest.mark.parametrize("degree", [1, 2])
 @pytest.mark.parametrize("filler", [torch.nan, torch.inf])
-def test_nothing_at_padding_reaches_a_gradient(filler):
-    model = Cascade(CascadeConfig(**SMALL)).eval()
+def test_nothing_at_padding_reaches_a_gradient(filler, degree):
+    model = Cascade(CascadeConfig(**SMALL, degree=degree)).eval()
     mask = torch.ones(2, 6, dtype=torch.bool)
     mask[0, :2], mask[1, 4:] = False, False
     u = torch.randn(2, 6, 12)

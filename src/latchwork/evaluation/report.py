@@ -82,7 +82,8 @@ def _task_name(run: Run) -> str:
 def _model_line(run: Run) -> str:
     parameters = sum(p.numel() for p in run.build().parameters())
     m = run.model
-    return f"{parameters:,} parameters, {m.n_layers} layers of {m.n_units} units, d_model {m.d_model}"
+    units = f"{m.n_units} units" if m.degree == 1 else f"{m.n_units} units of degree {m.degree}"
+    return f"{parameters:,} parameters, {m.n_layers} layers of {units}, d_model {m.d_model}"
 
 
 def _figures(run: Run, records: Sequence[dict[str, Any]], evaluation: dict[str, Any] | None) -> str:

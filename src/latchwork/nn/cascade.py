@@ -76,7 +76,7 @@ class Cascade(nn.Module):
             raise ValueError(f"inputs must be [B, T, d_model = {self.config.d_model}], got {got}")
         if state is None:
             return
-        wanted = [(u.shape[0], self.config.d_model), (u.shape[0], self.config.n_units)]
+        wanted = [(u.shape[0], self.config.d_model), (u.shape[0], self.config.n_states)]
         if len(state) != len(self.layers):
             raise ValueError(f"the state has {len(state)} layers, the model has {len(self.layers)}")
         for i, layer in enumerate(state):

@@ -24,13 +24,14 @@ class CascadeConfig:
     n_units: int = 40
     """Recurrent units in a layer."""
     degree: int = 1
-    """States of a unit; only 1, a scalar unit, in this version."""
+    """States of a unit: 1 for scalar units, n for vector units, which can permute n values."""
     output_gate: bool = True
     """Multiply the states by a sigmoid of the input before they leave the unit."""
     conv: Conv = "basic"
     """How the previous and this input are mixed: one matrix over both, or a learned gate a channel."""
     init: Init = "asymmetric"
-    """How the reset and set projections start: small normal, Kaiming uniform, or set larger than reset."""
+    """How the reset and set projections start: small normal, Kaiming uniform, or set larger than reset. Vector units
+    start from balanced reset matrices and a low set in any case."""
     norm: Norm = "layernorm"
     """Normalisation before each part of a layer and at the end."""
     ffn: FeedForward = "gated"
@@ -42,7 +43,7 @@ class CascadeConfig:
     dropout: float = 0.1
     """Probability of dropping an output of the feed-forward part while training; the first layer drops none."""
     learned_x0: bool = False
-    """Learn the states and inputs before the first step instead of starting from zeros."""
+    """Learn the states and inputs before the first step instead of starting from zeros (vector units: evenly apart)."""
     tie_embeddings: bool = True
     """Use the token embedding as the output matrix (language models without n_outputs)."""
 
@@ -51,8 +52,6 @@ class CascadeConfig:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} must be a positive integer, got {value!r}")
-        if self.degree != 1:
-            raise ValueError(f"degree must be 1 (scalar units) in this version, got {self.degree}")
         for name, kind in get_type_hints(CascadeConfig).items():
             value = getattr(self, name)
             if get_args(kind) and value not in get_args(kind):
@@ -63,6 +62,11 @@ class CascadeConfig:
             raise ValueError(f"dropout must be in [0, 1), got {self.dropout!r}")
         if not (math.isfinite(self.expansion) and self.expansion > 0):
             raise ValueError(f"expansion must be a positive number, got {self.expansion!r}")
+
+    @property
+    def n_states(self) -> int:
+        """States of all units of a layer."""
+        return self.n_units * self.degree
 
     @property
     def hidden(self) -> int:

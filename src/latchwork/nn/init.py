@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from latchwork.nn.config import CascadeConfig
 
@@ -20,7 +21,7 @@ def output_init_(linear: nn.Linear, n_layers: int) -> None:
 
 
 def reset_set_init_(reset: nn.Linear, set_: nn.Linear, config: CascadeConfig) -> None:
-    """The projections to r and s. `asymmetric` lifts s above r, so that at first every step writes."""
+    """The projections to R and s. `asymmetric` lifts s above r, so that at first every step of a scalar unit writes."""
     if config.init == "small_init":
         small_init_(reset)
         small_init_(set_)
@@ -30,6 +31,32 @@ def reset_set_init_(reset: nn.Linear, set_: nn.Linear, config: CascadeConfig) ->
     else:
         small_init_(reset)
         _kaiming_(set_, 1.0)
+    permuting_init_(reset, set_, config.degree)
+
+
+@torch.no_grad()
+def permuting_init_(reset: nn.Linear, set_: nn.Linear, degree: int) -> None:
+    """Turn any start of the projections to R and s of vector units into one from which permutations are learned.
+
+    Rows and columns of R sum to zero, so that every state has a place to come from and one to go to, and s lies at −1,
+    below what they carry. Scalar units have nothing to permute and stay as they are.
+    """
+    if degree == 1:
+        return
+    for parameter in reset.parameters():
+        matrices = parameter.unflatten(0, (-1, degree, degree))
+        matrices = matrices - matrices.mean(1, keepdim=True)
+        parameter.copy_((matrices - matrices.mean(2, keepdim=True)).flatten(0, 2))
+    if set_.bias is not None:
+        nn.init.constant_(set_.bias, -1.0)
+
+
+def even_start(states: int, degree: int, device: torch.device | None = None) -> Tensor:
+    """The states before the first step, [states]: the n states of every unit spread evenly over −1 … 1.
+
+    Equal states have nothing to permute. 0 for scalar units, ±½ for degree 2.
+    """
+    return ((2 * torch.arange(degree, device=device) + 1) / degree - 1).repeat(states // degree)
 
 
 def _normal_(linear: nn.Linear, std: float) -> None:

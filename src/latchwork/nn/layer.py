@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from latchwork.nn.config import CascadeConfig
 from latchwork.nn.conv import CausalConv
 from latchwork.nn.feed_forward import FeedForward
-from latchwork.nn.units import ScalarUnits
+from latchwork.nn.units import Units
 from latchwork.state import LayerState
 
 
@@ -28,7 +28,7 @@ class CascadeLayer(nn.Module):
         super().__init__()
         self.conv_norm, self.conv = make_norm(config), CausalConv(config)
         self.ffn_norm, self.ffn = make_norm(config), FeedForward(config, config.dropout if index else 0.0)
-        self.unit_norm, self.unit = make_norm(config), ScalarUnits(config)
+        self.unit_norm, self.unit = make_norm(config), Units(config)
 
     def start(self, u: Tensor) -> LayerState:
         """The state before the first step for a batch like u [B, …]."""

@@ -6,24 +6,26 @@ import torch
 from torch import Tensor, nn
 
 from latchwork.nn.config import CascadeConfig
-from latchwork.nn.init import output_init_, reset_set_init_, small_init_
-from latchwork.ops.scan import minmax_scan
+from latchwork.nn.init import even_start, output_init_, reset_set_init_, small_init_
+from latchwork.ops.scan import minmax_matrix_scan, minmax_scan
 
 
-class ScalarUnits(nn.Module):
-    """x_t = max(min(r_t, x_{t−1}), s_t) with r, s = Linear(u); y = W_o(x ⊙ σ(W_g u)), or W_o x without the gate.
+class Units(nn.Module):
+    """x_t = (R_t ⊗ x_{t−1}) ⊕ s_t with R, s = Linear(u); y = W_o(x ⊙ σ(W_g u)), or W_o x without the gate.
 
-    Source: arXiv 2605.06384, §4.
+    With degree 1 this is x_t = max(min(r_t, x_{t−1}), s_t). The n states of each of U vector units lie side by side:
+    D = U·n states in all. Source: arXiv 2605.06384, §4.
     """
 
     def __init__(self, config: CascadeConfig) -> None:
         super().__init__()
-        width, units = config.d_model, config.n_units
-        self.reset = nn.Linear(width, units)
-        self.set = nn.Linear(width, units)
-        self.gate = nn.Linear(width, units) if config.output_gate else None
-        self.out = nn.Linear(units, width)
-        self.x0 = nn.Parameter(torch.zeros(units)) if config.learned_x0 else None
+        width, states = config.d_model, config.n_states
+        self.degree = config.degree
+        self.reset = nn.Linear(width, states * config.degree)
+        self.set = nn.Linear(width, states)
+        self.gate = nn.Linear(width, states) if config.output_gate else None
+        self.out = nn.Linear(states, width)
+        self.x0 = nn.Parameter(even_start(states, config.degree)) if config.learned_x0 else None
         reset_set_init_(self.reset, self.set, config)
         if self.gate is not None:
             small_init_(self.gate)
@@ -31,14 +33,47 @@ class ScalarUnits(nn.Module):
 
     def start(self, u: Tensor) -> Tensor:
         """The states before the first step, [B, D]."""
-        x0 = u.new_zeros(self.out.in_features) if self.x0 is None else self.x0
-        return x0.expand(u.shape[0], -1)
+        if self.x0 is None:
+            return even_start(self.out.in_features, self.degree, u.device).to(u.dtype).expand(u.shape[0], -1)
+        return self.x0.expand(u.shape[0], -1)
 
     def forward(
         self, u: Tensor, state: Tensor | None, mask: Tensor | None, reset: Tensor | None, ends: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """u [B, T, d_model], state [B, D], mask and reset [B, T] bool -> y [B, T, d_model] and the last states
         [B, D]; with `ends` [N], the states after each of these steps of row 0, [N, D]."""
-        x, last = minmax_scan(self.reset(u), self.set(u), state, x0=self.x0, mask=mask, reset=reset)
+        x, last = scan_units(self.reset(u), self.set(u), state, self.degree, x0=self.start(u), mask=mask, reset=reset)
         y = x if self.gate is None else x * torch.sigmoid(self.gate(u))
         return self.out(y), last if ends is None else x[0, ends]
+
+
+def scan_units(
+    r: Tensor,
+    s: Tensor,
+    state: Tensor | None,
+    degree: int,
+    *,
+    x0: Tensor | None = None,
+    mask: Tensor | None = None,
+    reset: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The scan of units of any degree n whose states lie side by side, D = U·n of them.
+
+    Arguments: r [B, T, D·n], s [B, T, D], state and x0 [B, D], mask and reset [B, T] bool.
+    Returns: x [B, T, D] every state, last [B, D].
+    """
+    if degree == 1:
+        return minmax_scan(r, s, state, x0=x0, mask=mask, reset=reset)
+
+    def vectors(a: Tensor | None) -> Tensor | None:
+        return None if a is None else a.unflatten(-1, (-1, degree))
+
+    x, last = minmax_matrix_scan(
+        r.unflatten(-1, (-1, degree, degree)),
+        s.unflatten(-1, (-1, degree)),
+        vectors(state),
+        x0=vectors(x0),
+        mask=mask,
+        reset=reset,
+    )
+    return x.flatten(-2), last.flatten(-2)
