@@ -231,7 +231,7 @@ def test_help_is_there_for_every_command(tmp_path):
 
 def test_info_names_the_parts(tmp_path):
     facts = json.loads(latchwork("info --json True", tmp_path).stdout)
-    assert facts["scan backends"] == ["reference", "cpu"]
+    assert facts["scan backends"] == ["reference", "torch", "cpu"]
     assert {"latchwork", "torch", "numba", "threads"} <= facts.keys()
 
 

@@ -52,5 +52,5 @@ def test_a_model_trains_on_the_device():
 
 def test_the_backend_for_the_cpu_refuses_other_devices():
     r = torch.zeros(1, 2, 3, device=DEVICE)
-    with pytest.raises(ValueError, match='needs tensors on the CPU.*use backend="auto"'):
+    with pytest.raises(ValueError, match=r'needs tensors on the CPU.*use backend="auto"'):
         minmax_scan(r, r, backend="cpu")

@@ -25,7 +25,7 @@ from latchwork.nn.cascade import Cascade
 from latchwork.nn.conv import CausalConv
 from latchwork.nn.feed_forward import FeedForward
 from latchwork.nn.layer import CascadeLayer
-from latchwork.nn.units import ScalarUnits
+from latchwork.nn.units import Units
 from latchwork.state import LayerState, State
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from latchwork.models.step_program import StepProgram
 
 _MODULES = {
-    *(Cascade, CascadeLayer, CausalConv, FeedForward, ScalarUnits),
+    *(Cascade, CascadeLayer, CausalConv, FeedForward, Units),
     *(nn.Dropout, nn.Embedding, nn.Identity, nn.LayerNorm, nn.Linear, nn.ModuleList, nn.RMSNorm),
 }
 _DEPTH = 5  # of modules below the model, as in cascade.layers.0.unit.reset

@@ -17,7 +17,7 @@ from latchwork.nn.cascade import Cascade
 from latchwork.nn.conv import CausalConv
 from latchwork.nn.feed_forward import FeedForward
 from latchwork.nn.layer import CascadeLayer
-from latchwork.nn.units import ScalarUnits
+from latchwork.nn.units import Units
 from latchwork.ops import cpu_step as ops
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def write(model: CascadeLM, owners: Sequence[tuple[nn.Module, str]], shapes: Seq
 
     Raises: NotCoveredError.
     """
+    if model.config.degree > 1:
+        raise NotCoveredError
     width, states = model.config.d_model, [model.config.d_model, model.config.n_units]
     layers = _expect(_expect(model.cascade, Cascade).layers, nn.ModuleList)
     w = _Writer(width, owners, shapes)
@@ -126,7 +128,7 @@ def _feed_forward(w: _Writer, ffn: nn.Module, x: Vector) -> Vector:
 
 
 def _units(w: _Writer, unit: nn.Module, u: Vector, before: Vector, after: Vector) -> Vector:
-    part = _expect(unit, ScalarUnits)
+    part = _expect(unit, Units)
     w.write(ops.UPDATE, after, w.linear(part.reset, u), w.linear(part.set, u), before)
     if part.gate is None:
         return w.linear(part.out, after)

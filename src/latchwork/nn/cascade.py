@@ -60,13 +60,11 @@ class Cascade(nn.Module):
         reset = None if reset is None else check_flags(reset, "reset", u)
         if mask is not None:  # what stands at padding must not reach anything, not even as a NaN in a gradient
             u = torch.where(mask.unsqueeze(-1), u, 0)
-        ends = None
         if cu_seqlens is not None:
             reset = join_boundaries(reset, check_cu_seqlens(cu_seqlens, u))
-            ends = cu_seqlens[1:].long() - 1
         states = []
         for i, layer in enumerate(self.layers):
-            u, after = layer(u, None if state is None else state[i], mask, reset, ends)
+            u, after = layer(u, None if state is None else state[i], mask, reset, cu_seqlens)
             states.append(after)
         return self.norm(u), tuple(states)
 

@@ -30,26 +30,26 @@ class CausalConv(nn.Module):
         return first.expand(u.shape[0], -1)
 
     def forward(
-        self, u: Tensor, state: Tensor | None, mask: Tensor | None, reset: Tensor | None, ends: Tensor | None
+        self, u: Tensor, state: Tensor | None, mask: Tensor | None, reset: Tensor | None, cu_seqlens: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """u [B, T, d_model], state [B, d_model], mask and reset [B, T] bool -> c [B, T, d_model] and the last input
-        [B, d_model]; with `ends` [N], the last input up to each of these steps of row 0, [N, d_model]."""
+        [B, d_model]; with the boundaries `cu_seqlens` [N + 1] that of every document, [N, d_model]."""
         start = self.start(u)
-        before, last = previous_inputs(u, start if state is None else state, start, mask, reset, ends)
+        before, last = previous_inputs(u, start if state is None else state, start, mask, reset, cu_seqlens)
         if self.gate is not None:
             return torch.lerp(u, before, torch.sigmoid(self.gate)), last
         return self.mix(torch.cat([before, u], dim=-1)), last
 
 
 def previous_inputs(
-    u: Tensor, state: Tensor, start: Tensor, mask: Tensor | None, reset: Tensor | None, ends: Tensor | None
+    u: Tensor, state: Tensor, start: Tensor, mask: Tensor | None, reset: Tensor | None, cu_seqlens: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """For every step the last real input before it in its document, and the last one of all.
 
     Arguments and results as in `CausalConv.forward`. Masked steps are skipped; a reset goes back to `start`.
     """
     batch, time = u.shape[:2]
-    if mask is None and reset is None and ends is None:
+    if mask is None and reset is None and cu_seqlens is None:
         if time == 0:
             return u, state
         return torch.cat([state.unsqueeze(1), u[:, :-1]], dim=1), u[:, -1]
@@ -64,9 +64,9 @@ def previous_inputs(
     before = torch.cat([torch.ones_like(steps[:, :1]), latest], dim=1)
     if reset is not None:
         before = torch.cat([before[:, :time].masked_fill(reset, 0), before[:, time:]], dim=1)
-    last = before[:, time:] if ends is None else latest[:, ends]
+    last = before[:, time:] if cu_seqlens is None else latest[:, cu_seqlens[1:].long() - 1]
 
     def pick(rows: Tensor) -> Tensor:
         return table.gather(1, rows.unsqueeze(-1).expand(-1, -1, u.shape[-1]))
 
-    return pick(before[:, :time]), pick(last)[:, 0] if ends is None else pick(last)[0]
+    return pick(before[:, :time]), pick(last)[:, 0] if cu_seqlens is None else pick(last)[0]

@@ -38,13 +38,14 @@ class Units(nn.Module):
         return self.x0.expand(u.shape[0], -1)
 
     def forward(
-        self, u: Tensor, state: Tensor | None, mask: Tensor | None, reset: Tensor | None, ends: Tensor | None
+        self, u: Tensor, state: Tensor | None, mask: Tensor | None, reset: Tensor | None, cu_seqlens: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """u [B, T, d_model], state [B, D], mask and reset [B, T] bool -> y [B, T, d_model] and the last states
-        [B, D]; with `ends` [N], the states after each of these steps of row 0, [N, D]."""
-        x, last = scan_units(self.reset(u), self.set(u), state, self.degree, x0=self.start(u), mask=mask, reset=reset)
+        [B, D]; with the boundaries `cu_seqlens` [N + 1] those of every document, [N, D]."""
+        flags = {"mask": mask, "reset": reset, "cu_seqlens": cu_seqlens}
+        x, last = scan_units(self.reset(u), self.set(u), state, self.degree, x0=self.start(u), **flags)
         y = x if self.gate is None else x * torch.sigmoid(self.gate(u))
-        return self.out(y), last if ends is None else x[0, ends]
+        return self.out(y), last
 
 
 def scan_units(
@@ -56,14 +57,15 @@ def scan_units(
     x0: Tensor | None = None,
     mask: Tensor | None = None,
     reset: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The scan of units of any degree n whose states lie side by side, D = U·n of them.
 
-    Arguments: r [B, T, D·n], s [B, T, D], state and x0 [B, D], mask and reset [B, T] bool.
-    Returns: x [B, T, D] every state, last [B, D].
+    Arguments: r [B, T, D·n], s [B, T, D], state and x0 [B, D]; the rest as in `minmax_scan`.
+    Returns: x [B, T, D] every state, last [B, D], or [N, D] with `cu_seqlens`.
     """
     if degree == 1:
-        return minmax_scan(r, s, state, x0=x0, mask=mask, reset=reset)
+        return minmax_scan(r, s, state, x0=x0, mask=mask, reset=reset, cu_seqlens=cu_seqlens)
 
     def vectors(a: Tensor | None) -> Tensor | None:
         return None if a is None else a.unflatten(-1, (-1, degree))
@@ -75,5 +77,6 @@ def scan_units(
         x0=vectors(x0),
         mask=mask,
         reset=reset,
+        cu_seqlens=cu_seqlens,
     )
     return x.flatten(-2), last.flatten(-2)

@@ -16,7 +16,7 @@ from llvmlite import ir
 _INT32 = ir.IntType(32)
 
 
-def step(builder, n: int, r, s, x, careful: bool):
+def step(builder, n: int, r, s, x, *, careful: bool):
     """max(min(r, x), s), or (R ⊗ x) ⊕ s for n > 1; NaN wins. For scalar units it is always careful."""
     if n > 1:
         return _max(builder, _reached(builder, n, _products(builder, n, r, x, careful), careful), s)
@@ -26,7 +26,7 @@ def step(builder, n: int, r, s, x, careful: bool):
     return builder.select(builder.fcmp_unordered("uno", r, s), _nan(s.type), join)
 
 
-def step_backward(builder, n: int, r, s, x, g, careful: bool):
+def step_backward(builder, n: int, r, s, x, g, *, careful: bool):
     """Gradients (of x, of r, of s) of `step` for the upstream gradient g in float64; active operands share evenly.
 
     That of x is float64, the others are rounded to the type of r and s.
