@@ -119,6 +119,7 @@ def test_one_long_row_cut_into_chunks_of_time_has_the_values_of_the_loop(units, 
 
     monkeypatch.setattr(cpu, "_BLOCK_ELEMENTS", 8 * units)
     monkeypatch.setattr(cpu, "_SMALL", 0)
+    monkeypatch.setattr(cpu, "_cut", cpu._cut.__wrapped__)
     inputs = test_scan.draw(1, 400, units, dtype, 0.0)
     for a in inputs[:2]:
         a[torch.rand(a.shape) < 0.001] = torch.nan

@@ -17,6 +17,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import platform
+from array import array
 from collections.abc import Callable
 from itertools import count
 from typing import Any, NamedTuple
@@ -100,7 +101,7 @@ def _forward(r, s, state, x0, mask, reset, x: Tensor | None) -> Tensor:
     last = torch.empty(state.shape, dtype=state.dtype)
     if last.numel() == 0:
         return last
-    plan = _plan(r, s, _FORWARD_SIZES)
+    plan = _plan(s, _FORWARD_SIZES)
     flagged = mask is not None or reset is not None
     constants = (r.dtype, plan.lanes, plan.columns, plan.degree, plan.ragged, flagged, x is not None)
     if (chunked := _chunk_plan(plan, r.element_size())) is None:
@@ -144,7 +145,7 @@ def scan_backward(
     grad_state, grad_x0 = (torch.empty(state.shape, dtype=state.dtype) for _ in range(2))
     if grad_state.numel() == 0:
         return grad_r, grad_s, grad_state, grad_x0
-    plan = _plan(r, s, _BACKWARD_SIZES)
+    plan = _plan(s, _BACKWARD_SIZES)
     carry, carry_x0 = plan.carry(torch.float64), plan.carry(torch.float64)
     gradients = (grad_last, grad_r, grad_s, grad_state, grad_x0)
     addresses = [grad_x.data_ptr(), grad_x.stride(0), grad_x.stride(1), *(a.data_ptr() for a in gradients)]
@@ -168,6 +169,8 @@ def _fits(a: Tensor, dtype: torch.dtype) -> bool:
 
 def _inner(a: Tensor, dimensions: int) -> Tensor:
     """`a` with its last dimensions contiguous; the ones before may have any stride."""
+    if a.is_contiguous() and not a.is_neg():
+        return a
     a, stride = a.resolve_neg(), 1
     for size, actual in zip(reversed(a.shape[-dimensions:]), reversed(a.stride()[-dimensions:]), strict=True):
         if size != 1 and actual != stride:
@@ -210,15 +213,20 @@ class Plan(NamedTuple):
             *(state.data_ptr(), state.stride(0), x0.data_ptr(), x0.stride(0)),
             *(_address(mask), _address(reset), _address(x), *more),
         )
-        block = (ctypes.c_int64 * len(fields))(*fields)
+        block = (ctypes.c_int64 * len(fields)).from_buffer(array("q", fields))
         team.run(kernel.address, block, min(self.threads, tiles))
 
 
-def _plan(r: Tensor, s: Tensor, sizes: tuple[int, int, int]) -> Plan:
-    rows, time = s.shape[:2]
-    degree = s.shape[-1] if s.ndim == 4 else 1
-    states = s.shape[2:].numel()
-    threads = 1 if rows * time * states * degree < _SMALL else team.size()
+def _plan(s: Tensor, sizes: tuple[int, int, int]) -> Plan:
+    rows, time, units, *degree = s.shape
+    return _cut(rows, time, units, *(degree or (1,)), team.size(), sizes)
+
+
+@functools.lru_cache(maxsize=256)
+def _cut(rows: int, time: int, units: int, degree: int, threads: int, sizes: tuple[int, int, int]) -> Plan:
+    states = units * degree
+    if rows * time * states * degree < _SMALL:
+        threads = 1
 
     def largest(candidates: tuple[int, ...], pieces: int) -> int:
         """The largest group that the pieces of a row fill and that leaves work for every thread."""
