@@ -40,6 +40,8 @@ from latchwork.ops.simd import (
     load_reset,
     meet,
     place,
+    prefetch,
+    prefetch_reset,
     publish,
     step,
     step_backward,
@@ -61,10 +63,11 @@ _IN_MEMORY = {torch.float32: float32, torch.float64: float64, torch.bfloat16: bf
 _SMALL = 1 << 14  # elements below which waking a second thread costs more than it saves
 _BLOCK_ELEMENTS = 1 << 15  # of r, s and x each that a block reads or writes: all of them fit the second-level cache
 _SEGMENT_BYTES = 2048  # the part of a step that a thread should have to itself: with less, threads fight over lines
+_AHEAD = 16  # steps that the backward kernel asks for in advance where a row is one group: six streams are many
 _LANES = 16  # of a column of scalar units: one AVX-512 register of float32 (LLVM maps it to what the machine has)
 # How large a group is, enough independent work to hide the latency of a step: columns of scalar units where one group
 # holds the row, columns where several do, and matrix values of vector units.
-_FORWARD_SIZES, _BACKWARD_SIZES = (8, 4, 128), (5, 2, 64)
+_FORWARD_SIZES, _BACKWARD_SIZES = (8, 2, 128), (5, 2, 64)
 
 
 def scan(
@@ -150,7 +153,8 @@ def scan_backward(
     gradients = (grad_last, grad_r, grad_s, grad_state, grad_x0)
     addresses = [grad_x.data_ptr(), grad_x.stride(0), grad_x.stride(1), *(a.data_ptr() for a in gradients)]
     flagged = mask is not None or reset is not None
-    kernel = _compiled(_backward_body, r.dtype, plan.lanes, plan.columns, plan.degree, plan.ragged, flagged)
+    ahead = _AHEAD if plan.groups == 1 else 0
+    kernel = _compiled(_backward_body, r.dtype, plan.lanes, plan.columns, plan.degree, plan.ragged, flagged, ahead)
     plan.run(kernel, r, s, state, x0, mask, reset, x, *addresses, _address(carry), _address(carry_x0))
     return grad_r, grad_s, grad_state, grad_x0
 
@@ -389,7 +393,7 @@ def _chunked_body(memory, real, lanes, columns, degree, ragged, flagged, stored)
     return forward
 
 
-def _backward_body(memory, real, lanes, columns, degree, ragged, flagged):
+def _backward_body(memory, real, lanes, columns, degree, ragged, flagged, ahead):
     width = lanes * columns
 
     def backward(a):
@@ -424,6 +428,11 @@ def _backward_body(memory, real, lanes, columns, degree, ragged, flagged):
                         r_row -= r_time
                         s_row -= s_time
                         gx_row -= gx_time
+                        if ahead:
+                            prefetch_reset(r, r_row - ahead * r_time, at, 0)
+                            prefetch(s, s_row - ahead * s_time, at, 0)
+                            prefetch(gx, gx_row - ahead * gx_time, at, 0)
+                            prefetch(x, (i - ahead) * states, at, 0)
                         is_reset = resets and reset[i] != 0
                         g = add(g, load(gx, gx_row, at))
                         if masked and mask[i] == 0:

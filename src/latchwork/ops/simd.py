@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.core.datamodel import PrimitiveModel
 from numba.extending import intrinsic, register_model
 
@@ -166,6 +166,27 @@ def _storer(reset: bool):
     return store
 
 
+def _prefetcher(reset: bool):
+    @intrinsic(prefer_literal=True)
+    def prefetch(context, p, row, at, writes):
+        times = at.degree if reset else 1
+        memory = ir.VectorType(_IN_MEMORY[p.dtype], at.lanes * times)
+
+        def generate(context, builder, signature, args):
+            address_type = ir.IntType(8).as_pointer()
+            function_type = ir.FunctionType(ir.VoidType(), [address_type, _INT32, _INT32, _INT32])
+            function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0")
+            nearest_cache, data = ir.Constant(_INT32, 3), ir.Constant(_INT32, 1)
+            for address in _addresses(builder, at, memory, times, args):
+                write = ir.Constant(_INT32, writes.literal_value)
+                builder.call(function, [builder.bitcast(address, address_type), write, nearest_cache, data])
+            return context.get_dummy_value()
+
+        return types.void(p, types.int64, at, writes), generate
+
+    return prefetch
+
+
 def _zero_maker(reset: bool):
     @intrinsic
     def zeros(context, at):
@@ -179,9 +200,10 @@ def _zero_maker(reset: bool):
     return zeros
 
 
-# Read, write, or make float64 zeros: states at their place, and the n reset values that belong to each of them.
+# Read, write, ask for (to read with 0 or write with 1), or make float64 zeros: states at their place, and the n reset values that belong to each of them.
 load, load_reset = _loader(False), _loader(True)
 store, store_reset = _storer(False), _storer(True)
+prefetch, prefetch_reset = _prefetcher(False), _prefetcher(True)
 zeros, zeros_reset = _zero_maker(False), _zero_maker(True)
 
 
