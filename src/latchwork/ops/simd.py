@@ -200,7 +200,8 @@ def _zero_maker(reset: bool):
     return zeros
 
 
-# Read, write, ask for (to read with 0 or write with 1), or make float64 zeros: states at their place, and the n reset values that belong to each of them.
+# Read, write, ask for in advance (to be read with 0, to be written with 1), or make float64 zeros: states at their
+# place, and the n reset values that belong to each of them.
 load, load_reset = _loader(False), _loader(True)
 store, store_reset = _storer(False), _storer(True)
 prefetch, prefetch_reset = _prefetcher(False), _prefetcher(True)
