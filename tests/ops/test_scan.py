@@ -93,20 +93,21 @@ def test_short_lengths_agree_on_all_words_of_three_steps(backend, time):
         assert x[row, -1, 0].item() == state
 
 
-def test_nothing_past_the_end_is_read():
+@every_backend
+def test_nothing_past_the_end_is_read(backend):
     buffer = torch.full((2, 130, 24), NAN)
     values = torch.randn(2, 65, 24)
     buffer[:, :65] = values
     r, s = buffer[:, :65].detach().requires_grad_(), (buffer[:, :65] - 1).requires_grad_()
     clean_r, clean_s = values.clone().requires_grad_(), (values - 1).clone().requires_grad_()
     assert not r.is_contiguous()
-    for inputs, scan in (((r, s), "cpu"), ((clean_r, clean_s), "cpu")):
-        minmax_scan(*inputs, backend=scan)[0].sum().backward()
+    for inputs in ((r, s), (clean_r, clean_s)):
+        minmax_scan(*inputs, backend=backend)[0].sum().backward()
     for sliced, clean in ((r, clean_r), (s, clean_s)):
         assert_same(sliced.grad, clean.grad)
     with torch.no_grad():
-        assert_same(minmax_scan(r, s)[0], minmax_scan(clean_r, clean_s)[0])
-        assert minmax_scan(r, s)[0].isfinite().all()
+        assert_same(minmax_scan(r, s, backend=backend)[0], minmax_scan(clean_r, clean_s, backend=backend)[0])
+        assert minmax_scan(r, s, backend=backend)[0].isfinite().all()
 
 
 def test_units_beside_a_short_row_are_not_touched():
@@ -119,13 +120,16 @@ def test_units_beside_a_short_row_are_not_touched():
     assert last.isfinite().all()
 
 
-def test_long_sequences_equal_two_calls_with_the_state_carried():
-    r, s, state, _ = draw(1, 65_537, 3)
-    whole, last = minmax_scan(r, s, state)
-    first, between = minmax_scan(r[:, :40_000], s[:, :40_000], state)
-    second, end = minmax_scan(r[:, 40_000:], s[:, 40_000:], between)
+@pytest.mark.parametrize("backend", ["torch", "cpu"])
+@pytest.mark.parametrize("units", [3, 64])
+def test_long_sequences_equal_two_calls_with_the_state_carried(backend, units):
+    r, s, state, _ = draw(1, 65_537, units)
+    whole, last = minmax_scan(r, s, state, backend=backend)
+    first, between = minmax_scan(r[:, :40_000], s[:, :40_000], state, backend=backend)
+    second, end = minmax_scan(r[:, 40_000:], s[:, 40_000:], between, backend=backend)
     assert_same(whole, torch.cat([first, second], dim=1))
     assert_same(last, end)
+    assert_same(whole[:, :2000], reference.scan(r[:, :2000], s[:, :2000], state, state, None, None)[0])
 
 
 @every_backend

@@ -10,7 +10,7 @@ import test_scan
 import torch
 from helpers import assert_same
 
-from latchwork import CascadeConfig, CascadeLM, minmax_scan
+from latchwork import CascadeConfig, CascadeLM, MinMaxRNN, minmax_scan
 from latchwork.state import LayerState, detach
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -95,8 +95,9 @@ def test_vmap_over_a_new_dimension_equals_a_loop_over_it(backend):
             assert_same(a[i], e)
 
 
-def test_autocast_trains_and_keeps_state_and_parameter_gradients_in_full():
-    model = CascadeLM(CascadeConfig(d_model=12, n_layers=2, n_units=7, learned_x0=True), 11)
+@pytest.mark.parametrize("degree", [1, 2])
+def test_autocast_trains_and_keeps_state_and_parameter_gradients_in_full(degree):
+    model = CascadeLM(CascadeConfig(d_model=12, n_layers=2, n_units=7, degree=degree, learned_x0=True), 11)
     with torch.no_grad():
         model.cascade.layers[0].unit.reset.bias.fill_(1e5)
     tokens = torch.randint(0, 11, (2, 9))
@@ -109,6 +110,24 @@ def test_autocast_trains_and_keeps_state_and_parameter_gradients_in_full():
         assert parameter.grad is not None, name
         assert parameter.grad.dtype == parameter.dtype
         assert parameter.grad.isfinite().all(), name
+
+
+def test_a_model_in_bfloat16_and_an_rnn_under_autocast_carry_float32_states():
+    model = CascadeLM(CascadeConfig(d_model=12, n_layers=2, n_units=7), 11).bfloat16()
+    tokens = torch.randint(0, 11, (2, 9))
+    logits, state = model(tokens)
+    assert logits.dtype == torch.bfloat16
+    assert state[0].unit.dtype == torch.float32
+    end = model(tokens[:, 4:], model(tokens[:, :4])[1])[1]
+    assert_same(end[0].unit, state[0].unit)
+    logits.float().sum().backward()
+    rnn = MinMaxRNN(5, 6, num_layers=2, degree=2)
+    with torch.autocast("cpu", torch.bfloat16):
+        y, h = rnn(torch.randn(9, 2, 5))
+        y, h = rnn(torch.randn(9, 2, 5), h)
+    assert h.dtype == torch.float32
+    y.float().sum().backward()
+    assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in rnn.parameters())
 
 
 def test_a_compiled_model_equals_the_eager_one():

@@ -237,7 +237,8 @@ def _cut(rows: int, time: int, units: int, degree: int, threads: int, sizes: tup
         return next((n for n in candidates if n <= pieces and rows * -(-pieces // n) >= threads), 1)
 
     if degree == 1:
-        lanes = min(_LANES if states % _LANES != _LANES // 2 else _LANES // 2, 1 << (states.bit_length() - 1))
+        half = states % _LANES == _LANES // 2 and states <= sizes[0] * _LANES // 2  # then no column overlaps
+        lanes = min(_LANES // 2 if half else _LANES, 1 << (states.bit_length() - 1))
         pieces = -(-states // lanes)
         columns = largest(tuple(range(sizes[pieces > sizes[0]], 0, -1)), pieces)
     else:
@@ -315,9 +316,7 @@ def _chunked_body(memory, real, lanes, columns, degree, ragged, flagged, stored)
         r, s, x = as_pointer(a[R], memory), as_pointer(a[S], memory), as_pointer(a[X], memory)
         start, x0, last = as_pointer(a[START], real), as_pointer(a[X0], real), as_pointer(a[LAST], real)
         mask, reset, done = as_pointer(a[MASK], uint8), as_pointer(a[RESET], uint8), as_pointer(a[FLAGS], int64)
-        after = as_pointer(
-            a[CARRY], real
-        )  # of each chunk the composed s, then the state after it; behind them the composed r
+        after = as_pointer(a[CARRY], real)  # a chunk's composed s, then the state after it; the composed r far behind
         time, states, r_time, s_time = a[T], a[D], a[R_T], a[S_T]
         masked, resets = flagged and a[MASK] != 0, flagged and a[RESET] != 0
         row_states = a[GROUPS] * lanes * columns
