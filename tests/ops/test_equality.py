@@ -36,12 +36,12 @@ def outcome(scan, inputs, flags, backend):
     return (x, last), gradients
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_every_backend_has_the_values_and_gradients_of_the_loop(data):
-    batch, time, units = (data.draw(st.integers(1, high)) for high in (4, 40, 50))
+    batch, time = (data.draw(st.integers(1, high)) for high in (4, 40))
     degree = data.draw(st.sampled_from([0, 0, 1, 2, 3, 4, 8]))
-    units = units if degree == 0 else min(units, 9)
+    units = data.draw(st.sampled_from([1, 3, 40, 50] if degree == 0 else [1, 5]))  # each makes kernels of its own
     special = data.draw(st.sampled_from([0.0, 0.05, 0.5]))
     dtype = data.draw(st.sampled_from(DTYPES))
     torch.manual_seed(data.draw(st.integers(0, 2**32 - 1)))
