@@ -253,3 +253,22 @@ def test_a_bench_prints_a_table(tmp_path):
     for word in ("ours", "against", "theirs", "ratio", "Hillis–Steele"):
         assert word in result.stdout
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--out .", "--out '.' cannot be written"),
+        ("--plot folder", "--plot 'folder' cannot be written"),
+        ("--out file/b.json", "--out 'file/b.json' cannot be written"),
+        ("--out same.x --plot same.x", "--out and --plot must be two files"),
+    ],
+)
+def test_a_bench_refuses_files_that_cannot_be_written_before_it_measures(tmp_path, options, message):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    result = latchwork(f"bench scaling --max-time 1024 --repeats 1 {options}", tmp_path)
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert "measuring" not in result.stderr
+    assert not list(tmp_path.rglob("*.partial"))

@@ -22,7 +22,10 @@ from torch.utils.flop_counter import FlopCounterMode
 import latchwork.state
 from latchwork import CascadeConfig, CascadeLM
 from latchwork.models import decoding
+from latchwork.nn.layer import CascadeLayer
+from latchwork.nn.units import Units
 from latchwork.ops import cpu_step, team
+from latchwork.state import LayerState
 
 SIZES = {"d_model": 18, "n_layers": 2, "n_units": 11}
 V = 13
@@ -238,7 +241,12 @@ def _wide(model):
     _scale(model)
 
 
+def _negative_view(model):
+    model.cascade.layers[0].unit.set.weight = nn.Parameter(torch._neg_view(torch.randn(11, 18)))
+
+
 CHANGES = [
+    _negative_view,
     *(_scale, _load, _replace, _data, _swapped, _exchanged_names, _reordered, _activation, _own_activation, _epsilon),
     *(_fewer_layers, _another_bias, _vocabulary, _wide),
 ]
@@ -253,6 +261,50 @@ def test_a_changed_model_is_seen_at_the_next_token(change):
     assert not torch.equal(actual[0], before)
     assert_same_step(actual, expected)
     assert_same_step(model(tokens[:, 1:], actual[1]), by_modules(model, tokens[:, 1:], expected[1]))
+
+
+@pytest.mark.parametrize("kind", [nn.Linear, Units, CascadeLayer])
+def test_code_that_was_replaced_is_used(kernel, monkeypatch, kind):
+    """As profilers, quantisers and accelerators do it."""
+    model, token, called = build(), draw(), []
+    original = kind.forward
+    monkeypatch.setattr(kind, "forward", lambda self, *inputs: called.append(1) or original(self, *inputs))
+    model(token)
+    assert called
+    assert not kernel
+
+
+def test_which_of_the_learned_starts_and_gates_there_are_is_seen():
+    model, token = build(conv="gated", learned_x0=True), draw()
+    for layer in model.cascade.layers:
+        layer.conv.first = None
+    assert_same_step(model(token), by_modules(model, token))
+    for layer in model.cascade.layers:
+        layer.conv.first, layer.conv.gate = layer.conv.gate, None
+    with pytest.raises(RuntimeError, match="must match the size"):
+        by_modules(model, token)
+    with pytest.raises(RuntimeError, match="must match the size"):
+        model(token)
+
+
+@pytest.mark.parametrize("norm", ["layernorm", "rmsnorm"])
+@pytest.mark.parametrize("value", [0.1, 3.3, 100.0])
+def test_inputs_that_hardly_differ_are_normalised_no_worse_than_by_the_modules(norm, value):
+    """With a variance below epsilon, a norm multiplies what the mean has lost to rounding by 300."""
+    model = build(norm=norm, d_model=91, n_units=40)
+    model.embedding.weight[0] = value
+    token = torch.tensor([[0]])
+    exact = copy.deepcopy(model).double()(token)[0]
+    by_kernel, others = (
+        (logits.double() - exact).abs().max() for logits in (model(token)[0], by_modules(model, token)[0])
+    )
+    assert by_kernel <= 1e-5 + 4 * others
+
+
+def test_states_that_are_negative_views_are_read_as_their_values():
+    model, token = build(), draw()
+    state = tuple(LayerState(*(torch._neg_view(a) for a in layer)) for layer in model(token)[1])
+    assert_same_step(model(token, state), by_modules(model, token, state))
 
 
 def test_a_weight_seen_through_other_strides_is_another_weight():

@@ -6,7 +6,7 @@ import pytest
 import test_matrix_scan
 import test_scan
 import torch
-from helpers import assert_same
+from helpers import assert_same, run_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_scan import DTYPES
@@ -153,3 +153,22 @@ def test_the_last_state_alone_is_the_scans_and_has_its_gradients():
     for a, e in zip(*(torch.autograd.grad(y, (r, s, state), up) for y in (last, expected)), strict=True):
         assert_same(a, e)
     assert not torch.equal(last, torch.zeros_like(last))
+
+
+@pytest.mark.parametrize("backend", ["reference", *FAST])
+@pytest.mark.parametrize("start", [torch.finfo(torch.float32).max, torch.finfo(torch.float32).min])
+def test_a_state_that_becomes_infinite_in_half_precision_keeps_its_gradient(backend, start):
+    r = torch.full((1, 4, 3), torch.inf, dtype=torch.bfloat16)
+    state = torch.full((1, 3), start, requires_grad=True)
+    minmax_scan(r, -r, state, backend=backend)[1].sum().backward()
+    assert state.grad.tolist() == [[1.0, 1.0, 1.0]]
+
+
+def test_float16_works_where_numba_compiles_for_a_processor_without_it(tmp_path):
+    code = """
+import torch
+from latchwork import minmax_scan
+r, s = torch.randn(2, 2, 9, 20, dtype=torch.float16)
+print(torch.equal(minmax_scan(r, s)[0], minmax_scan(r, s, backend="reference")[0]))
+"""
+    assert run_python(code, NUMBA_CPU_NAME="generic", NUMBA_CACHE_DIR=str(tmp_path)).strip() == "True"

@@ -246,6 +246,7 @@ def test_empty_sequences_batches_and_rows_of_units(backend, shape):
         ({"r": torch.zeros(2, 3, 4).half()}, TypeError, "float16.*float32"),
         ({"state": torch.zeros(2, 4).int()}, TypeError, "state must be torch.float32.*int32"),
         ({"r": [1.0]}, TypeError, "r must be a tensor, got list"),
+        ({"r": torch.zeros(2, 3, 4).to_sparse()}, TypeError, "r must be a dense tensor, got torch.sparse_coo"),
         ({"state": torch.zeros(2, 5)}, ValueError, r"state must be \(2, 4\).*\(2, 5\)"),
         ({"state": torch.zeros(2, 4).double()}, TypeError, "state must be torch.float32"),
         ({"x0": torch.zeros(5)}, ValueError, r"x0 must be \(4,\) or \(2, 4\).*\(5,\)"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 
 import pytest
 import test_matrix_scan
@@ -10,7 +11,7 @@ import test_scan
 import torch
 from helpers import assert_same
 
-from latchwork import CascadeConfig, CascadeLM, MinMaxRNN, minmax_scan
+from latchwork import CascadeConfig, CascadeLM, MinMaxRNN, minmax_matrix_scan, minmax_scan
 from latchwork.state import LayerState, detach
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -139,3 +140,59 @@ def test_a_compiled_model_equals_the_eager_one():
     torch.testing.assert_close(again, logits, atol=1e-6, rtol=1e-6)
     with torch.no_grad():
         torch.testing.assert_close(compiled(tokens, detach(state))[0], model(tokens, state)[0], atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "torch"])
+def test_a_mask_of_one_row_is_shared_by_all_samples_of_a_vmap(backend):
+    r, s = torch.full((3, 1, 4, 1), 2.0), torch.arange(12.0).reshape(3, 1, 4, 1)
+    mask = torch.tensor([[True, False, True, False]])
+    expected = torch.stack([minmax_scan(a, b, mask=mask, backend=backend)[0] for a, b in zip(r, s, strict=True)])
+    assert_same(torch.vmap(lambda r, s: minmax_scan(r, s, mask=mask, backend=backend)[0])(r, s), expected)
+    nobody = torch.vmap(lambda r, s: minmax_scan(r, s, mask=mask, backend=backend)[0])(r[:0], s[:0])
+    assert nobody.shape == (0, 1, 4, 1)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "torch"])
+def test_operators_and_exported_programs_take_flags_of_any_strides(backend):
+    r, s, state, x0 = test_scan.draw(4, 9, 3)
+    mask, reset = (torch.rand(9, 4) < 0.5).T, torch.rand(9, 4).T < 0.3
+    expected = minmax_scan(r, s, state, x0=x0, mask=mask, reset=reset, backend="reference")
+    operator = getattr(torch.ops.latchwork, f"scan_{backend}")
+    for a, e in zip(operator(r, s, state, x0, mask, reset), expected, strict=True):
+        assert_same(a, e)
+
+    class Scan(torch.nn.Module):
+        def forward(self, r, s, mask):
+            return minmax_scan(r, s, mask=mask, backend=backend)[0]
+
+    exported = torch.export.export(Scan(), (r, s, mask.contiguous())).module()
+    assert_same(exported(r, s, mask), Scan()(r, s, mask))
+
+
+def test_a_default_device_does_not_move_the_scan():
+    r, s, state, _ = test_scan.draw(2, 9, 5)
+    expected = minmax_scan(r, s, state)
+    with torch.device("meta"):
+        actual = minmax_scan(r, s, state)
+    for a, e in zip(actual, expected, strict=True):
+        assert_same(a, e)
+
+
+def test_large_degrees_run_without_a_kernel_of_their_own():
+    r, s, state, _ = test_matrix_scan.draw(1, 3, 1, 33)
+    expected = minmax_matrix_scan(r, s, state, backend="reference")
+    for a, e in zip(minmax_matrix_scan(r, s, state), expected, strict=True):
+        assert_same(a, e)
+
+
+def test_an_rnn_can_be_traced_and_exported_for_other_batches():
+    rnn = MinMaxRNN(3, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(rnn, (torch.randn(5, 2, 3),))
+    batch = torch.export.Dim("batch", min=2)
+    exported = torch.export.export(rnn, (torch.randn(5, 6, 3),), dynamic_shapes=({1: batch},)).module()
+    u = torch.randn(5, 9, 3)
+    for program in (traced, exported):
+        for a, e in zip(program(u), rnn(u), strict=True):
+            torch.testing.assert_close(a, e)

@@ -60,11 +60,22 @@ class _Bench:
 
     def _prepare(self) -> None:
         """What would fail in the end fails before minutes of measuring."""
-        for file in (self.out, self.plot):
+        if self.plot is not None and self.plot == self.out:
+            raise ValueError(f"--out and --plot must be two files, both are {self.plot}")
+        for option, file in (("--out", self.out), ("--plot", self.plot)):
             if file is not None:
-                file.parent.mkdir(parents=True, exist_ok=True)
+                _check_writable(option, file)
         if self.plot is not None:
             chart.blank()
+
+
+def _check_writable(option: str, file: Path) -> None:
+    """Refuse a file that cannot be written; a new one is empty afterwards."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.open("a").close()
+    except OSError as error:
+        raise OSError(f"{option} {str(file)!r} cannot be written: {error.strerror}") from error
 
 
 @dataclass(kw_only=True)

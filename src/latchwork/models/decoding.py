@@ -32,12 +32,20 @@ if TYPE_CHECKING:
     from latchwork.models.cascade_lm import CascadeLM
     from latchwork.models.step_program import StepProgram
 
-_MODULES = {
+_KINDS = (
     *(Cascade, CascadeLayer, CausalConv, FeedForward, Units),
     *(nn.Dropout, nn.Embedding, nn.Identity, nn.LayerNorm, nn.Linear, nn.ModuleList, nn.RMSNorm),
-}
+)
+_FORWARD = {kind: kind.forward for kind in _KINDS}  # as written: tools that watch or change models replace it
 _DEPTH = 5  # of modules below the model, as in cascade.layers.0.unit.reset
-_CHOICES = ("activation", "eps", "gate", "value")  # attributes, beside parameters and modules, that a step depends on
+_CHOICES = (
+    "activation",
+    "degree",
+    "eps",
+    "gate",
+    "normalized_shape",
+    "value",
+)  # attributes, beside parameters and modules, that a step depends on
 _GLOBAL_HOOKS = (torch_module._global_forward_hooks, torch_module._global_forward_pre_hooks)
 
 _dtype, _layout, _is_cpu = attrgetter("dtype"), attrgetter("layout"), attrgetter("is_cpu")
@@ -90,11 +98,12 @@ def _are_plain(tensors: Sequence[Tensor]) -> bool:
         and {torch.strided}.issuperset(map(_layout, tensors))
         and all(map(_is_cpu, tensors))
         and all(map(Tensor.is_contiguous, tensors))
+        and not any(map(Tensor.is_neg, tensors))
     )
 
 
 class _Parts(NamedTuple):
-    """What a model is made of now: its modules, the names of all they hold, and their parameters."""
+    """What a model is made of now: its modules, the names of modules and parameters in them, and the parameters."""
 
     modules: list[nn.Module]
     names: list[str]
@@ -110,14 +119,15 @@ def _look(model: CascadeLM) -> _Parts | None:
     for _ in range(_DEPTH):
         children: list[nn.Module | None] = []
         for module in level:
-            if type(module) not in _MODULES:
+            kind = type(module)
+            if kind not in _FORWARD or kind.forward is not _FORWARD[kind]:
                 return None
             fields = module.__dict__
             if fields["_forward_hooks"] or fields["_forward_pre_hooks"] or "forward" in fields:
                 return None
             children.extend(fields["_modules"].values())
             names.extend(fields["_modules"])
-            names.extend(fields["_parameters"])
+            names.extend([name for name, tensor in fields["_parameters"].items() if tensor is not None])
             tensors.extend(fields["_parameters"].values())
         modules += level
         level = children

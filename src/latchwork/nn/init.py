@@ -51,12 +51,15 @@ def permuting_init_(reset: nn.Linear, set_: nn.Linear, degree: int) -> None:
         nn.init.constant_(set_.bias, -1.0)
 
 
-def even_start(states: int, degree: int, device: torch.device | None = None) -> Tensor:
+def even_start(
+    states: int, degree: int, dtype: torch.dtype | None = None, device: torch.device | None = None
+) -> Tensor:
     """The states before the first step, [states]: the n states of every unit spread evenly over −1 … 1.
 
     Equal states have nothing to permute. 0 for scalar units, ±½ for degree 2.
     """
-    return ((2 * torch.arange(degree, device=device) + 1) / degree - 1).repeat(states // degree)
+    spread = [(2 * i + 1) / degree - 1 for i in range(degree)]
+    return torch.tensor(spread, dtype=dtype, device=device).repeat(states // degree)
 
 
 def _normal_(linear: nn.Linear, std: float) -> None:

@@ -54,6 +54,8 @@ class MinMaxRNN(nn.Module):
                 raise ValueError(f"{name} must be a positive integer, got {value!r}")
         if hidden_size % degree:
             raise ValueError(f"hidden_size must be a multiple of degree {degree}, got {hidden_size}")
+        if not isinstance(batch_first, bool):
+            raise TypeError(f"batch_first must be True or False, got {batch_first!r}")
         if not isinstance(dropout, (int, float)) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
             raise ValueError(f"dropout must be a number in [0, 1], got {dropout!r}")
         if dropout and num_layers == 1:
@@ -151,10 +153,21 @@ class MinMaxRNN(nn.Module):
         if not isinstance(hx, Tensor) or tuple(hx.shape) != wanted:
             got = tuple(hx.shape) if isinstance(hx, Tensor) else type(hx).__name__
             raise ValueError(f"hx must be a tensor of {wanted} for this input, got {got}")
+        like = self.units[0].set.weight  # type: ignore[union-attr]
+        full = torch.promote_types(like.dtype, torch.float32)  # type: ignore[arg-type]
+        if hx.device != like.device or hx.dtype not in (like.dtype, full):
+            raise TypeError(f"hx must be {full} on {like.device}, got {hx.dtype} on {hx.device}")
 
     def extra_repr(self) -> str:
         """The arguments that are not their defaults."""
-        options = {"num_layers": 1, "degree": 1, "batch_first": False, "dropout": 0.0, "bidirectional": False}
+        options = {
+            "num_layers": 1,
+            "degree": 1,
+            "batch_first": False,
+            "dropout": 0.0,
+            "bidirectional": False,
+            "bias": True,
+        }
         changed = [f"{name}={getattr(self, name)}" for name, usual in options.items() if getattr(self, name) != usual]
         return ", ".join([str(self.input_size), str(self.hidden_size), *changed])
 
@@ -175,11 +188,11 @@ class _Units(nn.Module):
         self.set.reset_parameters()
         permuting_init_(self.reset, self.set, self.degree)
         with torch.no_grad():
-            self.x0.copy_(even_start(len(self.x0), self.degree))
+            self.x0.copy_(even_start(len(self.x0), self.degree, torch.float64, torch.device("cpu")))
 
     def forward(self, u: Tensor, state: Tensor | None, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """u [B, T, width], state [B, D], mask [B, T] bool -> the states [B, T, D] and the last ones [B, D]."""
-        return scan_units(self.reset(u), self.set(u), state, self.degree, x0=self.x0.expand(len(u), -1), mask=mask)
+        return scan_units(self.reset(u), self.set(u), state, self.degree, x0=self.x0.expand(u.shape[0], -1), mask=mask)
 
 
 def _steps(u: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ class Units(nn.Module):
     def start(self, u: Tensor) -> Tensor:
         """The states before the first step, [B, D]."""
         if self.x0 is None:
-            return even_start(self.out.in_features, self.degree, u.device).to(u.dtype).expand(u.shape[0], -1)
+            return even_start(self.out.in_features, self.degree, u.dtype, u.device).expand(u.shape[0], -1)
         return self.x0.expand(u.shape[0], -1)
 
     def forward(

@@ -18,11 +18,12 @@ import ctypes
 import functools
 import platform
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
 import llvmlite.binding
+import numba
 import torch
 from numba import float32, float64, int64, uint8
 from numba.core.ccallback import CFunc
@@ -87,7 +88,7 @@ def scan(
     if not _in_hardware(r.dtype):
         x, last = scan(r.float(), s.float(), state, x0, mask, reset)
         return (x.to(s.dtype) if out is None else out.copy_(x)), last
-    x = torch.empty(s.shape, dtype=s.dtype) if out is None else out
+    x = _empty(s.shape, s.dtype) if out is None else out
     return x, _forward(r, s, state, x0, mask, reset, x)
 
 
@@ -101,7 +102,8 @@ def scan_last(r: Tensor, s: Tensor, state: Tensor, x0: Tensor, mask: Tensor | No
 def _forward(r, s, state, x0, mask, reset, x: Tensor | None) -> Tensor:
     states = s.ndim - 2
     r, s, state, x0 = _inner(r, r.ndim - 2), _inner(s, states), _inner(state, states), _inner(x0, states)
-    last = torch.empty(state.shape, dtype=state.dtype)
+    mask, reset = _flags(mask), _flags(reset)
+    last = _empty(state.shape, state.dtype)
     if last.numel() == 0:
         return last
     plan = _plan(s, _FORWARD_SIZES)
@@ -112,8 +114,8 @@ def _forward(r, s, state, x0, mask, reset, x: Tensor | None) -> Tensor:
     else:
         plan, kernel = chunked, _compiled(_chunked_body, *constants)
         tiles = plan.rows * plan.row_tiles
-        carry = torch.empty(2, tiles, plan.groups * plan.columns * plan.lanes, dtype=state.dtype)
-        done = torch.zeros(tiles, dtype=torch.int64)
+        carry = _empty((2, tiles, plan.groups * plan.columns * plan.lanes), state.dtype)
+        done = _empty((tiles,), torch.int64).zero_()
     plan.run(kernel, r, s, state, x0, mask, reset, x, last.data_ptr(), _address(carry), _address(done))
     return last
 
@@ -136,16 +138,17 @@ def scan_backward(
         # x has lost digits of the states that come from `state` and `x0`: do it again with all of them
         r_, s_ = r.float(), s.float()
         x = scan(r_, s_, state, x0, mask, reset)[0]
-        out = out or (torch.empty(r.shape, dtype=r.dtype), torch.empty(s.shape, dtype=s.dtype))
+        out = out or (_empty(r.shape, r.dtype), _empty(s.shape, s.dtype))
         grad_r, grad_s, grad_state, grad_x0 = scan_backward(
             grad_x.float(), grad_last, r_, s_, state, x0, mask, reset, x
         )
         return out[0].copy_(grad_r), out[1].copy_(grad_s), grad_state, grad_x0
     states = s.ndim - 2
     r, s, state, x0 = _inner(r, r.ndim - 2), _inner(s, states), _inner(state, states), _inner(x0, states)
-    grad_x, grad_last, x = _inner(grad_x, states), grad_last.contiguous(), x.contiguous()
-    grad_r, grad_s = out or (torch.empty(a.shape, dtype=a.dtype) for a in (r, s))
-    grad_state, grad_x0 = (torch.empty(state.shape, dtype=state.dtype) for _ in range(2))
+    mask, reset, x = _flags(mask), _flags(reset), x.contiguous()
+    grad_x, grad_last = _inner(grad_x, states), _inner(grad_last, grad_last.ndim)
+    grad_r, grad_s = out or (_empty(a.shape, a.dtype) for a in (r, s))
+    grad_state, grad_x0 = (_empty(state.shape, state.dtype) for _ in range(2))
     if grad_state.numel() == 0:
         return grad_r, grad_s, grad_state, grad_x0
     plan = _plan(s, _BACKWARD_SIZES)
@@ -161,18 +164,32 @@ def scan_backward(
 
 @functools.cache
 def _in_hardware(dtype: torch.dtype) -> bool:
-    """Whether this processor can read numbers of this type; few cannot read float16."""
-    x86 = platform.machine().lower() in ("x86_64", "amd64")
-    return dtype != torch.float16 or not x86 or bool(llvmlite.binding.get_host_cpu_features().get("f16c"))
+    """Whether the processor that numba compiles for can read numbers of this type; few cannot read float16."""
+    if dtype != torch.float16 or platform.machine().lower() not in ("x86_64", "amd64"):
+        return True
+    config: Any = numba.config
+    if config.CPU_NAME or config.CPU_FEATURES is not None:  # chosen by the user: it may be any
+        return False
+    return bool(llvmlite.binding.get_host_cpu_features().get("f16c"))
 
 
 def _fits(a: Tensor, dtype: torch.dtype) -> bool:
     """Whether every value of `a` is a number of type `dtype`."""
-    return a.dtype == dtype or torch.equal(a.nan_to_num(0.0), a.to(dtype).to(a.dtype).nan_to_num(0.0))
+    return a.dtype == dtype or bool(((a.to(dtype).to(a.dtype) == a) | a.isnan()).all())
+
+
+def _empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    return torch.empty(shape, dtype=dtype, device="cpu")  # whatever the default device is
+
+
+def _flags(flags: Tensor | None) -> Tensor | None:
+    return None if flags is None else flags.contiguous()
 
 
 def _inner(a: Tensor, dimensions: int) -> Tensor:
     """`a` with its last dimensions contiguous; the ones before may have any stride."""
+    if a._is_zerotensor():  # autograd's zeros without memory
+        a = _empty(a.shape, a.dtype).zero_()
     if a.is_contiguous() and not a.is_neg():
         return a
     a, stride = a.resolve_neg(), 1
@@ -206,7 +223,7 @@ class Plan(NamedTuple):
 
     def carry(self, dtype: torch.dtype) -> Tensor:
         """Room for something a state between blocks."""
-        return torch.empty(self.rows, self.groups * self.columns * self.lanes, dtype=dtype)
+        return _empty((self.rows, self.groups * self.columns * self.lanes), dtype)
 
     def run(self, kernel: Any, r, s, state, x0, mask, reset, x, *more: int) -> None:
         """Call a kernel with this plan, these tensors and the addresses and strides that it has of its own."""

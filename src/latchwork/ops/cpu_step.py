@@ -116,9 +116,12 @@ def _dot(matrix, first, x, columns):
     return total
 
 
+# In float64: where values hardly differ, the norm multiplies what their mean has lost by 300.
+
+
 @_sums
 def _mean(x, n):
-    total = float32(0)
+    total = 0.0
     for i in range(n):
         total += x[i]
     return total / n
@@ -126,7 +129,7 @@ def _mean(x, n):
 
 @_sums
 def _mean_square(x, centre, n):
-    total = float32(0)
+    total = 0.0
     for i in range(n):
         total += (x[i] - centre) * (x[i] - centre)
     return total / n
@@ -173,11 +176,11 @@ def _rows(code, first, end, columns, out, x, y, z):
             out[i] = _dot(y, i * columns, x, columns)
     elif code == LAYER_NORM:
         centre = _mean(x, end)
-        scale = float32(1) / math.sqrt(_mean_square(x, centre, end) + float32(LAYER_NORM_EPSILON))
+        scale = 1.0 / math.sqrt(_mean_square(x, centre, end) + LAYER_NORM_EPSILON)
         for i in range(end):
             out[i] = (x[i] - centre) * scale * y[i] + z[i]
     elif code == RMS_NORM:
-        scale = float32(1) / math.sqrt(_mean_square(x, float32(0), end) + float32(RMS_NORM_EPSILON))
+        scale = 1.0 / math.sqrt(_mean_square(x, 0.0, end) + RMS_NORM_EPSILON)
         for i in range(end):
             out[i] = x[i] * scale * y[i]
     elif code == COPY:

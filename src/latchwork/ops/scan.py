@@ -11,13 +11,14 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch._C import _len_torch_dispatch_stack
+from torch._C import _len_torch_dispatch_stack, _len_torch_function_stack
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 
 from latchwork.ops import chunked, reference
 
 BACKENDS = ("auto", "reference", "torch", "cpu")
+_LARGE = 32  # degree above which a kernel, which unrolls a matrix, would take long to compile
 _STATES = {  # the dtype of states beside that of r and s
     torch.float32: torch.float32,
     torch.float64: torch.float64,
@@ -49,7 +50,7 @@ def minmax_scan(
         cu_seqlens: [N + 1] integers 0 = c_0 < c_1 < … < c_N = T: N documents packed in one row (B = 1). Document i
             holds the steps c_i … c_{i+1} − 1 and nothing of one document reaches another.
         backend: "cpu" (compiled kernels), "torch" (tensor operations on any device), "reference" (a loop; the
-            specification), or "auto": "cpu" for tensors on the CPU and "torch" elsewhere.
+            specification), or "auto": "cpu" for tensors on the CPU (up to degree 32), else "torch".
 
     Returns:
         x [B, T, D] every state in the dtype of r and s; last [B, D] the last one, or [N, D] the last of every
@@ -197,7 +198,11 @@ def _operator(name: str, forward: Callable, backward: Callable, device_types: st
     def differentiate(ctx, grad_x, grad_last):
         return *gradient(grad_x, grad_last, *ctx.saved_tensors), None, None
 
+    def refuse(ctx, *_):
+        raise RuntimeError('the scan has no second derivatives; use backend="reference"')
+
     operator.register_autograd(differentiate, setup_context=save)
+    gradient.register_autograd(refuse, setup_context=lambda ctx, inputs, output: None)
     for op in (operator, gradient):
         op.register_vmap(functools.partial(_batched, op))
 
@@ -226,9 +231,7 @@ def _operator(name: str, forward: Callable, backward: Callable, device_types: st
         def setup_context(ctx, inputs, output):
             pass
 
-        @staticmethod
-        def backward(ctx, *_):
-            raise RuntimeError('the scan has no second derivatives through autograd; use backend="reference"')
+        backward = staticmethod(refuse)
 
         @staticmethod
         def vmap(info, in_dims, *inputs):
@@ -245,14 +248,13 @@ def _batched(op: Callable, info, in_dims: tuple, *inputs: Tensor | None) -> tupl
     """Under `torch.vmap` the new dimension joins the batch, with which every input begins."""
     size = info.batch_size
 
-    def join(a: Tensor | None, dim: int | None) -> Tensor | None:
-        if a is None:
-            return None
-        a = a.expand(size, *a.shape) if dim is None else a.movedim(dim, 0)
-        return a.flatten(0, 1)
+    def front(a: Tensor | None, dim: int | None) -> Tensor | None:
+        return None if a is None else a.expand(size, *a.shape) if dim is None else a.movedim(dim, 0)
 
-    results = op(*(join(a, dim) for a, dim in zip(inputs, in_dims, strict=True)))
-    return tuple(a.unflatten(0, (size, -1)) for a in results), (0,) * len(results)
+    moved = [front(a, dim) for a, dim in zip(inputs, in_dims, strict=True)]
+    batch = next(a.shape[1] for a in moved if a is not None)
+    results = op(*(None if a is None else a.flatten(0, 1) for a in moved))
+    return tuple(a.unflatten(0, (size, batch)) for a in results), (0,) * len(results)
 
 
 _cpu = _operator("scan_cpu", _kernel, _kernel_backward, "cpu")
@@ -273,7 +275,7 @@ def _resolve(backend: str, inputs: tuple) -> Callable:
         return reference.scan
     if backend == "reference":
         return reference.scan
-    if backend == "torch" or s.device.type != "cpu":
+    if backend == "torch" or s.device.type != "cpu" or (backend == "auto" and s.ndim == 4 and s.shape[-1] > _LARGE):
         return _torch
     return _kernel if _is_plain(inputs) else _cpu
 
@@ -288,7 +290,10 @@ def _is_plain(inputs: tuple) -> bool:
     ):
         return False
     return (
-        all(type(a) is Tensor for a in tensors) and not _len_torch_dispatch_stack() and peek_interpreter_stack() is None
+        all(type(a) is Tensor for a in tensors)
+        and not _len_torch_dispatch_stack()
+        and not _len_torch_function_stack()
+        and peek_interpreter_stack() is None
     )
 
 
@@ -302,6 +307,9 @@ def _check_tensors(r_name: str, r: Tensor, s: Tensor) -> None:
     for name, a in ((r_name, r), ("s", s)):
         if not isinstance(a, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(a).__name__}")
+        if a.layout != torch.strided or a.is_nested:
+            kind = "a nested tensor" if a.is_nested else a.layout
+            raise TypeError(f"{name} must be a dense tensor, got {kind}; for sequences of several lengths use mask")
     if r.dtype != s.dtype or r.device != s.device:
         raise TypeError(
             f"{r_name} and s must share dtype and device, got {r.dtype} on {r.device} and {s.dtype} on {s.device}"
