@@ -2,7 +2,7 @@
 
 Time goes step by step with the states of a group of units in registers, a few steps at a time so that memory is read
 in order. Groups and rows do not interact and are shared among the threads: the bits cannot depend on their number.
-Where there are too few of them forward, time is cut into chunks (`_chunked_body`). Gradients are carried in float64,
+Where there are too few of them forward, time is cut into chunks (`chunked_body`). Gradients are carried in float64,
 so a float32 gradient is rounded once. Compiled code is cached on disk by numba's rules: beside this file, else in the
 user's cache folder, or where `NUMBA_CACHE_DIR` says; without a folder that can be written it is compiled in each
 process.
@@ -19,46 +19,18 @@ import functools
 import platform
 from array import array
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any, NamedTuple
 
 import llvmlite.binding
 import numba
 import torch
-from numba import float32, float64, int64, uint8
+from numba import float32, float64
 from numba.core.ccallback import CFunc
 from torch import Tensor
 
 from latchwork.ops import team
-from latchwork.ops.simd import (
-    add,
-    as_pointer,
-    bfloat16,
-    fetch_add,
-    float16,
-    is_published,
-    load,
-    load_reset,
-    meet,
-    place,
-    prefetch,
-    prefetch_reset,
-    publish,
-    step,
-    step_backward,
-    store,
-    store_reset,
-    zeros,
-    zeros_reset,
-)
-
-# The fields of the block of int64 that a kernel gets: sizes, then addresses and their strides in elements.
-_field = count()
-NEXT, TILES, ROW_TILES, TILE_GROUPS, GROUPS, BLOCK, T, D = (next(_field) for _ in range(8))
-R, R_B, R_T, S, S_B, S_T, START, START_B, X0, X0_B, MASK, RESET, X = (next(_field) for _ in range(13))
-LAST, CARRY, FLAGS = (X + 1, X + 2, X + 3)  # of the forward kernels
-_field = count(X + 1)  # of the backward kernel
-GX, GX_B, GX_T, GLAST, GR, GS, GSTART, GX0, CARRY_G, CARRY_GX0 = (next(_field) for _ in range(10))
+from latchwork.ops.cpu_kernels import backward_body, chunked_body, forward_body
+from latchwork.ops.simd import bfloat16, float16
 
 _IN_MEMORY = {torch.float32: float32, torch.float64: float64, torch.bfloat16: bfloat16, torch.float16: float16}
 _SMALL = 1 << 14  # elements below which waking a second thread costs more than it saves
@@ -110,9 +82,9 @@ def _forward(r, s, state, x0, mask, reset, x: Tensor | None) -> Tensor:
     flagged = mask is not None or reset is not None
     constants = (r.dtype, plan.lanes, plan.columns, plan.degree, plan.ragged, flagged, x is not None)
     if (chunked := _chunk_plan(plan, r.element_size())) is None:
-        kernel, carry, done = _compiled(_forward_body, *constants), plan.carry(state.dtype), None
+        kernel, carry, done = _compiled(forward_body, *constants), plan.carry(state.dtype), None
     else:
-        plan, kernel = chunked, _compiled(_chunked_body, *constants)
+        plan, kernel = chunked, _compiled(chunked_body, *constants)
         tiles = plan.rows * plan.row_tiles
         carry = _empty((2, tiles, plan.groups * plan.columns * plan.lanes), state.dtype)
         done = _empty((tiles,), torch.int64).zero_()
@@ -157,7 +129,7 @@ def scan_backward(
     addresses = [grad_x.data_ptr(), grad_x.stride(0), grad_x.stride(1), *(a.data_ptr() for a in gradients)]
     flagged = mask is not None or reset is not None
     ahead = _AHEAD if plan.groups == 1 else 0
-    kernel = _compiled(_backward_body, r.dtype, plan.lanes, plan.columns, plan.degree, plan.ragged, flagged, ahead)
+    kernel = _compiled(backward_body, r.dtype, plan.lanes, plan.columns, plan.degree, plan.ragged, flagged, ahead)
     plan.run(kernel, r, s, state, x0, mask, reset, x, *addresses, _address(carry), _address(carry_x0))
     return grad_r, grad_s, grad_state, grad_x0
 
@@ -279,201 +251,6 @@ def _chunk_plan(plan: Plan, element_size: int) -> Plan | None:
     if plan.degree > 1 or plan.threads == 1 or plan.rows >= plan.threads or not short or chunks < 2 * plan.threads:
         return None
     return plan._replace(tile_groups=plan.groups, row_tiles=chunks, block=block)
-
-
-def _forward_body(memory, real, lanes, columns, degree, ragged, flagged, stored):
-    width = lanes * columns
-
-    def forward(a):
-        r, s, x = as_pointer(a[R], memory), as_pointer(a[S], memory), as_pointer(a[X], memory)
-        start, x0, last = as_pointer(a[START], real), as_pointer(a[X0], real), as_pointer(a[LAST], real)
-        mask, reset, carry = as_pointer(a[MASK], uint8), as_pointer(a[RESET], uint8), as_pointer(a[CARRY], real)
-        time, states, r_time, s_time = a[T], a[D], a[R_T], a[S_T]
-        masked, resets = flagged and a[MASK] != 0, flagged and a[RESET] != 0
-        while True:
-            tile = fetch_add(a, int64(1))
-            if tile >= a[TILES]:
-                break
-            row = tile // a[ROW_TILES]
-            first = (tile - row * a[ROW_TILES]) * a[TILE_GROUPS]
-            end = min(first + a[TILE_GROUPS], a[GROUPS])
-            for t in range(0, max(time, 1), a[BLOCK]):
-                t_end = min(t + a[BLOCK], time)
-                for group in range(first, end):
-                    at = place(group, states, lanes, columns, degree, ragged)
-                    kept, kept_row = place(group, a[GROUPS] * width, lanes, columns, degree, 0), row * a[GROUPS] * width
-                    h = load(start, row * a[START_B], at) if t == 0 else load(carry, kept_row, kept)
-                    r_row, s_row = row * a[R_B] + t * r_time, row * a[S_B] + t * s_time
-                    for i in range(row * time + t, row * time + t_end):
-                        if resets and reset[i] != 0:
-                            h = load(x0, row * a[X0_B], at)
-                        if not masked or mask[i] != 0:
-                            h = step(load_reset(r, r_row, at), load(s, s_row, at), h)
-                        if stored:
-                            store(x, i * states, at, h)
-                        r_row += r_time
-                        s_row += s_time
-                    if t_end == time:
-                        store(last, row * states, at, h)
-                    else:
-                        store(carry, kept_row, kept, h)
-
-    return forward
-
-
-def _chunked_body(memory, real, lanes, columns, degree, ragged, flagged, stored):
-    """The forward kernel with chunks of time as tiles: all rows and groups together keep too few threads busy.
-
-    A thread composes the steps of its chunk, waits for the state before it, hands on the state after it, and only then
-    runs through the chunk, which its cache still holds: chunks wait for each other's composed step only. Tiles are
-    taken in order, so whoever is waited for is at work. After a reset a chunk's last state is known at once.
-    """
-
-    def forward(a):
-        r, s, x = as_pointer(a[R], memory), as_pointer(a[S], memory), as_pointer(a[X], memory)
-        start, x0, last = as_pointer(a[START], real), as_pointer(a[X0], real), as_pointer(a[LAST], real)
-        mask, reset, done = as_pointer(a[MASK], uint8), as_pointer(a[RESET], uint8), as_pointer(a[FLAGS], int64)
-        after = as_pointer(a[CARRY], real)  # a chunk's composed s, then the state after it; the composed r far behind
-        time, states, r_time, s_time = a[T], a[D], a[R_T], a[S_T]
-        masked, resets = flagged and a[MASK] != 0, flagged and a[RESET] != 0
-        row_states = a[GROUPS] * lanes * columns
-        total_r = a[TILES] * row_states
-        while True:
-            tile = fetch_add(a, int64(1))
-            if tile >= a[TILES]:
-                break
-            row = tile // a[ROW_TILES]
-            chunk = tile - row * a[ROW_TILES]
-            t = chunk * a[BLOCK]
-            t_end = min(t + a[BLOCK], time)
-            base, here = row * time, tile * row_states
-            handed_on = chunk + 1 == a[ROW_TILES]  # nobody needs the last state of all
-            begin = t
-            if resets:
-                begin = t_end
-                while begin > t and reset[base + begin - 1] == 0:
-                    begin -= 1
-            fresh = resets and begin > t
-            if fresh:
-                begin -= 1
-            elif masked:  # steps before the first real one do not belong to what is composed
-                while begin < t_end and mask[base + begin] == 0:
-                    begin += 1
-            empty = not fresh and begin == t_end
-            if not handed_on and not empty:
-                for group in range(a[GROUPS]):
-                    at = place(group, states, lanes, columns, degree, ragged)
-                    kept = place(group, row_states, lanes, columns, degree, 0)
-                    r_row, s_row = row * a[R_B] + begin * r_time, row * a[S_B] + begin * s_time
-                    meets = load_reset(r, r_row, at)
-                    h = load(x0, row * a[X0_B], at) if fresh else load(s, s_row, at)
-                    for i in range(base + begin, base + t_end):
-                        if not masked or mask[i] != 0:
-                            meets = meet(load_reset(r, r_row, at), meets)
-                            h = step(load_reset(r, r_row, at), load(s, s_row, at), h)
-                        r_row += r_time
-                        s_row += s_time
-                    store(after, here, kept, h)
-                    store(after, here + total_r, kept, meets)
-            if fresh and not handed_on:
-                publish(done, tile)
-                handed_on = True
-            while chunk > 0 and not is_published(done, tile - 1):
-                pass
-            if not handed_on:
-                for group in range(a[GROUPS]):
-                    at = place(group, states, lanes, columns, degree, ragged)
-                    kept = place(group, row_states, lanes, columns, degree, 0)
-                    h = load(start, row * a[START_B], at) if chunk == 0 else load(after, here - row_states, kept)
-                    if not empty:
-                        h = step(load(after, here + total_r, kept), load(after, here, kept), h)
-                    store(after, here, kept, h)
-                publish(done, tile)
-            for group in range(a[GROUPS]):
-                at = place(group, states, lanes, columns, degree, ragged)
-                kept = place(group, row_states, lanes, columns, degree, 0)
-                h = load(start, row * a[START_B], at) if chunk == 0 else load(after, here - row_states, kept)
-                r_row, s_row = row * a[R_B] + t * r_time, row * a[S_B] + t * s_time
-                for i in range(base + t, base + t_end):
-                    if resets and reset[i] != 0:
-                        h = load(x0, row * a[X0_B], at)
-                    if not masked or mask[i] != 0:
-                        h = step(load_reset(r, r_row, at), load(s, s_row, at), h)
-                    if stored:
-                        store(x, i * states, at, h)
-                    r_row += r_time
-                    s_row += s_time
-                if t_end == time:
-                    store(last, row * states, at, h)
-
-    return forward
-
-
-def _backward_body(memory, real, lanes, columns, degree, ragged, flagged, ahead):
-    width = lanes * columns
-
-    def backward(a):
-        r, s, x = as_pointer(a[R], memory), as_pointer(a[S], memory), as_pointer(a[X], memory)
-        start, x0, glast = as_pointer(a[START], real), as_pointer(a[X0], real), as_pointer(a[GLAST], real)
-        gx, gr, gs = as_pointer(a[GX], memory), as_pointer(a[GR], memory), as_pointer(a[GS], memory)
-        gstart, gx0 = as_pointer(a[GSTART], real), as_pointer(a[GX0], real)
-        carry, carry_x0 = as_pointer(a[CARRY_G], float64), as_pointer(a[CARRY_GX0], float64)
-        mask, reset = as_pointer(a[MASK], uint8), as_pointer(a[RESET], uint8)
-        time, states, r_time, s_time, gx_time = a[T], a[D], a[R_T], a[S_T], a[GX_T]
-        masked, resets = flagged and a[MASK] != 0, flagged and a[RESET] != 0
-        while True:
-            tile = fetch_add(a, int64(1))
-            if tile >= a[TILES]:
-                break
-            row = tile // a[ROW_TILES]
-            first = (tile - row * a[ROW_TILES]) * a[TILE_GROUPS]
-            end = min(first + a[TILE_GROUPS], a[GROUPS])
-            for t_end in range(time, min(time, 1) - 1, -a[BLOCK]):
-                t = max(t_end - a[BLOCK], 0)
-                for group in range(end - 1, first - 1, -1):
-                    at = place(group, states, lanes, columns, degree, ragged)
-                    kept, kept_row = place(group, a[GROUPS] * width, lanes, columns, degree, 0), row * a[GROUPS] * width
-                    if t_end == time:
-                        g = add(zeros(at), load(glast, row * states, at))
-                        store(carry_x0, kept_row, kept, zeros(at))
-                    else:
-                        g = load(carry, kept_row, kept)
-                    r_row, s_row = row * a[R_B] + t_end * r_time, row * a[S_B] + t_end * s_time
-                    gx_row = row * a[GX_B] + t_end * gx_time
-                    for i in range(row * time + t_end - 1, row * time + t - 1, -1):
-                        r_row -= r_time
-                        s_row -= s_time
-                        gx_row -= gx_time
-                        if ahead:
-                            prefetch_reset(r, r_row - ahead * r_time, at, 0)
-                            prefetch(s, s_row - ahead * s_time, at, 0)
-                            prefetch(gx, gx_row - ahead * gx_time, at, 0)
-                            prefetch(x, (i - ahead) * states, at, 0)
-                        is_reset = resets and reset[i] != 0
-                        g = add(g, load(gx, gx_row, at))
-                        if masked and mask[i] == 0:
-                            store_reset(gr, i * states * degree, at, zeros_reset(at))
-                            store(gs, i * states, at, zeros(at))
-                        else:
-                            if is_reset:
-                                before = load(x0, row * a[X0_B], at)
-                            elif i == row * time:
-                                before = load(start, row * a[START_B], at)
-                            else:
-                                before = load(x, (i - 1) * states, at)
-                            g, g_r, g_s = step_backward(load_reset(r, r_row, at), load(s, s_row, at), before, g)
-                            store_reset(gr, i * states * degree, at, g_r)
-                            store(gs, i * states, at, g_s)
-                        if is_reset:
-                            store(carry_x0, kept_row, kept, add(load(carry_x0, kept_row, kept), g))
-                            g = zeros(at)
-                    if t == 0:
-                        store(gstart, row * states, at, g)
-                        store(gx0, row * states, at, load(carry_x0, kept_row, kept))
-                    else:
-                        store(carry, kept_row, kept, g)
-
-    return backward
 
 
 @functools.cache
