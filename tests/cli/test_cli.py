@@ -12,6 +12,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from latchwork.ops.scan import has_triton
+
 TINY = "--d-model 8 --n-layers 2 --n-units 4 --threads 1"
 QUICK = f"{TINY} --batch-size 4 --validation-sequences 2 --validate-every 5 --train-sequences 40"
 
@@ -231,7 +233,7 @@ def test_help_is_there_for_every_command(tmp_path):
 
 def test_info_names_the_parts(tmp_path):
     facts = json.loads(latchwork("info --json True", tmp_path).stdout)
-    assert facts["scan backends"] == ["reference", "torch", "cpu"]
+    assert facts["scan backends"] == ["reference", "torch", "cpu", *(["triton"] if has_triton() else [])]
     assert {"latchwork", "torch", "numba", "threads"} <= facts.keys()
 
 
