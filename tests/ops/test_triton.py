@@ -66,7 +66,7 @@ def check(degree: int, time: int, units: int, dtype: torch.dtype, special: float
 
 @on_kernels
 @pytest.mark.parametrize(("special", "flagged"), [(0.0, False), (0.1, True)])
-@pytest.mark.parametrize(("time", "units"), [(1, 1), (2, 3), (3, 65), (31, 16), (33, 40), (63, 3), (65, 65), (130, 3)])
+@pytest.mark.parametrize(("time", "units"), [(1, 1), (2, 3), (3, 33), (31, 16), (33, 7), (63, 3), (65, 40), (98, 3)])
 def test_scalar_units_have_the_values_and_gradients_of_the_loop(time, units, special, flagged):
     check(0, time, units, torch.float32, special, flagged)
 
@@ -84,31 +84,33 @@ def test_vector_units_have_the_values_and_gradients_of_the_loop(degree, time, un
 @pytest.mark.parametrize("degree", [0, 2])
 def test_every_dtype_has_the_values_and_gradients_of_the_loop(degree, dtype):
     for flagged in (False, True):
-        check(degree, 35, 3, dtype, 0.1, flagged)
+        check(degree, 35 if degree == 0 else 11, 3, dtype, 0.1, flagged)
 
 
 @on_kernels
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("degree", [0, 2])
-def test_a_state_that_half_inputs_cannot_hold_goes_on_in_full(degree, dtype):
-    """Its gradients too: where r lies between the state and its rounded copy, only the state itself tells who wins."""
+def test_the_winner_against_a_state_that_half_inputs_cannot_hold_is_the_real_one(degree, dtype):
+    """x holds the state rounded to 1, where it would tie with r."""
     shape = (1, 70, 4) if degree == 0 else (1, 70, 2, degree)
     s = torch.full(shape, -9.0, dtype=dtype, device=DEVICE)
-    r = torch.ones(*shape, *shape[3:], dtype=dtype, device=DEVICE)
-    state = torch.full((1, *shape[2:]), 1 - 2**-14, device=DEVICE, requires_grad=True)
-    x, last = (minmax_scan if degree == 0 else minmax_matrix_scan)(r, s, state, backend="triton")
-    assert bool((last == state).all())
-    (gradient,) = torch.autograd.grad(last.sum(), state)
+    r = torch.full((*shape, *shape[3:]), 9.0, dtype=dtype, device=DEVICE)
+    r[:, 60] = 1
+    state = torch.full((1, *shape[2:]), 1 + 2**-14, device=DEVICE)
+    leaves = r.requires_grad_(), state.requires_grad_()
+    scan = minmax_scan if degree == 0 else minmax_matrix_scan
+    assert torch.equal(scan(r[:, :60], s[:, :60], state, backend="triton")[1], state)
+    x, last = scan(r, s, state, backend="triton")
+    to_r, to_state = torch.autograd.grad(last.sum(), leaves)
     assert bool((x == 1).all())
-    assert gradient.sum().item() == pytest.approx(last.numel())
-    if degree == 0:
-        assert bool((gradient == 1).all())
+    assert to_r[:, 60].sum().item() == last.numel()
+    assert not to_state.any()
 
 
 @on_kernels
 @pytest.mark.parametrize("degree", [0, 2])
 def test_any_strides_give_the_values_of_contiguous_inputs(degree):
-    scan, (r, s, state, x0) = inputs_of(degree, 2, 35, 5, torch.float32, 0.0)
+    scan, (r, s, state, x0) = inputs_of(degree, 2, 35 if degree == 0 else 11, 3, torch.float32, 0.0)
 
     def results(r, s, state, x0, up):
         leaves = [a.to(DEVICE).detach().requires_grad_() for a in (r, s, state, x0)]
