@@ -23,9 +23,10 @@ from torch import Tensor
 from latchwork.ops.triton_scalar import scalar_backward, scalar_forward
 from latchwork.ops.triton_vector import vector_backward, vector_forward
 
-_FORWARD_STEPS, _BACKWARD_STEPS = 32, 32  # that a program of scalar units holds in registers
+# Steps and columns that a program of scalar units holds in registers, forward by the bytes of an element. A warp reads
+# whole lines of memory, but backward there is too much to hold beside a line of small elements.
+_FORWARD, _BACKWARD = {2: (32, 64), 4: (32, 32), 8: (32, 32)}, (32, 32)
 _TILE, _VECTOR_STEPS = 64, 8  # matrix values of a program of vector units; steps, an even number, read at once
-_LANES = {2: 64, 4: 32, 8: 32}  # columns of a program by the bytes of an element: a warp reads whole lines
 
 
 def scan(
@@ -47,7 +48,7 @@ def scan(
         return x, state.clone()
     last = torch.empty(state.shape, dtype=state.dtype, device=s.device)
     if r.ndim == s.ndim:
-        _scalar_states(r, s, state, x0, mask, reset, x, last, None, _FORWARD_STEPS)
+        _scalar_states(r, s, state, x0, mask, reset, x, last, None, _FORWARD[s.element_size()])
     else:
         _vector_states(r, s, state, x0, mask, reset, x, last, None)
     return x, last
@@ -79,10 +80,10 @@ def scan_backward(
     return grad_r, grad_s, grad_state, torch.zeros_like(grad_state) if to_x0 is None else to_x0.to(state.dtype)
 
 
-def _scalar_states(r, s, state, x0, mask, reset, x, last, skip, steps: int) -> Tensor:
+def _scalar_states(r, s, state, x0, mask, reset, x, last, skip, cut: tuple[int, int]) -> Tensor:
     """Run scalar units into `x` and `last`; returns the states that were handed on. Nothing happens if `skip` holds."""
     batch, time, units = s.shape
-    chunks, lines, lanes = _plan(s, steps)
+    (steps, lanes), (chunks, lines) = cut, _plan(s, cut)
     handed = _nothing_handed(chunks, lines * lanes, state.dtype, s.device)
     with torch.cuda.device_of(s):
         scalar_forward[(chunks * lines,)](
@@ -104,8 +105,8 @@ def _scalar_gradients(
     Where `exact` does not hold, x has lost digits of `state` or `x0`, and is computed again.
     """
     batch, time, units = s.shape
-    chunks, lines, lanes = _plan(s, _BACKWARD_STEPS)
-    starts = None if exact is None else _scalar_states(r, s, state, x0, mask, reset, None, None, exact, _BACKWARD_STEPS)
+    (steps, lanes), (chunks, lines) = _BACKWARD, _plan(s, _BACKWARD)
+    starts = None if exact is None else _scalar_states(r, s, state, x0, mask, reset, None, None, exact, _BACKWARD)
     handed = _nothing_handed(chunks, lines * lanes, torch.float64, s.device)
     to_x0 = None if reset is None else torch.empty(chunks, batch, units, dtype=torch.float64, device=s.device)
     with torch.cuda.device_of(s):
@@ -114,7 +115,7 @@ def _scalar_gradients(
             *(grad_x, grad_last, grad_r, grad_s, grad_state, to_x0, handed),
             *(time, units, chunks, lines, lines // batch),
             *(*r.stride(), *s.stride(), *state.stride(), *x0.stride(), *grad_x.stride(), *grad_last.stride()),
-            STEPS=_BACKWARD_STEPS,
+            STEPS=steps,
             LANES=lanes,
             num_warps=1,
         )
@@ -158,11 +159,10 @@ def _vector_gradients(
     return to_x0
 
 
-def _plan(s: Tensor, steps: int) -> tuple[int, int, int]:
-    """Chunks of time, lines, and columns of a line; they depend on the shape and dtype only."""
-    batch, time, units = s.shape
-    lanes = _LANES[s.element_size()]
-    return triton.cdiv(time, steps), batch * triton.cdiv(units, lanes), lanes
+def _plan(s: Tensor, cut: tuple[int, int]) -> tuple[int, int]:
+    """Chunks of time, and lines; they depend on the shape and dtype only."""
+    (batch, time, units), (steps, lanes) = s.shape, cut
+    return triton.cdiv(time, steps), batch * triton.cdiv(units, lanes)
 
 
 def _vector_plan(units: int, degree: int) -> tuple[int, dict[str, int]]:

@@ -189,10 +189,10 @@ def scalar_backward(
         of_xs += (tl.where(reals[t], share(h, step_r, h < step_r), 1.0),)
         h = join(met, step_s)
 
-    product = tl.full((LANES,), 1.0, tl.float64)
+    product = tl.full((LANES,), 1.0, tl.float32)  # of powers of two: exact
     total = tl.zeros((LANES,), tl.float64)
     for t in tl.static_range(STEPS - 1, -1, -1):
-        weight = (of_meets[t] * of_xs[t]).to(tl.float64)
+        weight = of_meets[t] * of_xs[t]
         total = times(weight, upstream[t].to(tl.float64) + total)
         product *= weight
         if reset is not None:
@@ -214,11 +214,12 @@ def scalar_backward(
         grad_r -= units
         grad_s -= units
         writes = tl.where(first + t < time, lane, False)
-        of_meet, of_x = of_meets[t].to(tl.float64), of_xs[t].to(tl.float64)
+        of_meet, of_x = of_meets[t], of_xs[t]
         g += upstream[t].to(tl.float64)
-        to_r, to_s = times(of_meet * (1 - of_x), g), times(1 - of_meet, g)
-        tl.store(grad_r, to_r.to(real_type).to(grad_r.dtype.element_ty), mask=writes)
-        tl.store(grad_s, to_s.to(real_type).to(grad_s.dtype.element_ty), mask=writes)
+        rounded = g.to(real_type)  # once: the weights are powers of two
+        to_r, to_s = times(of_meet * (1 - of_x), rounded), times(1 - of_meet, rounded)
+        tl.store(grad_r, to_r.to(grad_r.dtype.element_ty), mask=writes)
+        tl.store(grad_s, to_s.to(grad_s.dtype.element_ty), mask=writes)
         g = times(of_meet * of_x, g)
         if reset is not None:
             shared += tl.where(fresh[t], g, 0.0)

@@ -27,7 +27,7 @@ def share(a, b, a_wins):
 @triton.jit
 def times(weight, g):
     """weight · g, where a weight of zero takes nothing of an infinite gradient either."""
-    return tl.where(weight == 0, 0.0, weight * g)
+    return tl.where(weight == 0, 0.0, weight.to(g.dtype) * g)
 
 
 @triton.jit
