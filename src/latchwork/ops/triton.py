@@ -173,7 +173,7 @@ def _vector_plan(units: int, degree: int) -> tuple[int, dict[str, int]]:
 
 
 def _nothing_handed(chunks: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Room [chunks, width] for what chunks hand on, as the bits of numbers; all ones: a NaN that nobody writes."""
+    """Room [chunks, width] for what chunks hand on, as the bits of numbers: all ones, a NaN that nobody writes."""
     return torch.full((chunks, width), -1, dtype=torch.int64 if dtype == torch.float64 else torch.int32, device=device)
 
 

@@ -184,10 +184,11 @@ def scalar_backward(
         if reset is not None:
             h = tl.where(fresh[t], start, h)
         met = meet(step_r, h)
+        after = join(met, step_s)
         # a step that is not real hands everything to the state before it
-        of_meets += (tl.where(reals[t], share(met, step_s, met > step_s), 1.0),)
-        of_xs += (tl.where(reals[t], share(h, step_r, h < step_r), 1.0),)
-        h = join(met, step_s)
+        of_meets += (tl.where(reals[t], share(met, step_s, after), 1.0),)
+        of_xs += (tl.where(reals[t], share(h, step_r, met), 1.0),)
+        h = after
 
     product = tl.full((LANES,), 1.0, tl.float32)  # of powers of two: exact
     total = tl.zeros((LANES,), tl.float64)

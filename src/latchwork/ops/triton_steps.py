@@ -17,11 +17,10 @@ def join(a, b):
 
 
 @triton.jit
-def share(a, b, a_wins):
-    """1 where a wins, ½ at a tie, else 0; NaN beats numbers and two NaN tie."""
-    nan_a, nan_b = a != a, b != b
-    tie = (a == b) | (nan_a & nan_b)
-    return tl.where(tie, 0.5, tl.where((a_wins & (nan_b == 0)) | nan_a, 1.0, 0.0))
+def share(a, b, best):
+    """The share of a in the gradient of `best`, the join or meet of a and b: ½ at a tie; NaN beats numbers."""
+    from_a, from_b = (a == best) | (a != a), (b == best) | (b != b)
+    return tl.where(from_a, tl.where(from_b, 0.5, 1.0), 0.0)
 
 
 @triton.jit
@@ -41,13 +40,14 @@ def is_real(mask, at, inside):
 
 @triton.jit
 def hand_on(pointers, a):
-    """Every NaN becomes the same one, which is not the one that says that nothing was handed on."""
-    a = tl.where(a != a, float("nan"), a)
-    tl.store(pointers, a.to(pointers.dtype.element_ty, bitcast=True))
+    """Write the bits of `a`; the NaN that says that nothing was handed on becomes another one."""
+    bits = a.to(pointers.dtype.element_ty, bitcast=True)
+    tl.store(pointers, tl.where(bits == -1, -2, bits))
 
 
 @triton.jit
 def receive(pointers, dtype: tl.constexpr):
+    """Wait for what another program hands on."""
     bits = tl.load(pointers, volatile=True)
     while tl.max((bits == -1).to(tl.int32), axis=0) != 0:
         bits = tl.load(pointers, volatile=True)
