@@ -7,9 +7,10 @@ import math
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
 from latchwork import CascadeConfig
-from latchwork.bench import decode, memory, plot, scaling, scan, step
+from latchwork.bench import decode, gpu, memory, plot, scaling, scan, step
 from latchwork.bench.peers import MODEL_PEERS, ModelPeer
 from latchwork.bench.rows import Row, cells, quantity, result
 from latchwork.bench.timing import NOT_SAID, attempt, compare, interleaved, resident_bytes
@@ -31,6 +32,14 @@ def check(rows: list[Row]) -> None:
             assert math.isfinite(row.ratio)
             assert row.ratio == row.ours / row.theirs > 0
         assert len(cells(row)) == 5
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+def test_the_scan_on_a_gpu_is_measured_against_copies():
+    rows = list(gpu.bench_gpu(gpu.QUICK, repeats=1))
+    check(rows)
+    ways = {f"{way}{kind}" for way in ("forward", "backward") for kind in ("", *(f", degree {n}" for n in (2, 4, 8)))}
+    assert {(row.what, row.dtype) for row in rows} == {(way, t) for way in ways for t in ("float32", "bfloat16")}
 
 
 def test_the_scan_is_measured_against_limits_and_peers():

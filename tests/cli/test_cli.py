@@ -11,7 +11,11 @@ import time
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
+from latchwork.ops.scan import has_triton
+
+HAS_GPU = torch.cuda.is_available()
 TINY = "--d-model 8 --n-layers 2 --n-units 4 --threads 1"
 QUICK = f"{TINY} --batch-size 4 --validation-sequences 2 --validate-every 5 --train-sequences 40"
 
@@ -112,6 +116,7 @@ def test_unknown_flags_exit_non_zero_and_name_the_near_miss(tmp_path, arguments,
         ("demo --length 1000", "multiple of the chunk"),
         ("evaluate latching --threads 0", "threads must be at least 1"),
         ("bench scan --repeats 0", "repeats must be at least 1"),
+        pytest.param("bench gpu", "needs an NVIDIA GPU", marks=pytest.mark.skipif(HAS_GPU, reason="has a GPU")),
         ("bench memory --max-time 1000", "max-time must be at least 1,024 steps, got 1,000"),
     ],
 )
@@ -221,7 +226,7 @@ def test_help_is_there_for_every_command(tmp_path):
         "evaluate",
         "generate",
         "bench",
-        *(f"bench {what}" for what in ("scan", "step", "decode", "memory", "scaling")),
+        *(f"bench {what}" for what in ("scan", "step", "decode", "memory", "scaling", "gpu")),
         "info",
     ):
         result = latchwork(f"{name} --help", tmp_path)
@@ -231,7 +236,7 @@ def test_help_is_there_for_every_command(tmp_path):
 
 def test_info_names_the_parts(tmp_path):
     facts = json.loads(latchwork("info --json True", tmp_path).stdout)
-    assert facts["scan backends"] == ["reference", "torch", "cpu"]
+    assert facts["scan backends"] == ["reference", "torch", "cpu", *(["triton"] if has_triton() else [])]
     assert {"latchwork", "torch", "numba", "threads"} <= facts.keys()
 
 

@@ -254,7 +254,7 @@ def test_empty_sequences_batches_and_rows_of_units(backend, shape):
         ({"mask": torch.ones(2, 4, dtype=torch.bool)}, ValueError, r"mask must be \[B, T\] = \(2, 3\)"),
         ({"reset": [True]}, TypeError, "reset must be a bool tensor, got list"),
         ({"cu_seqlens": torch.tensor([0, 3])}, ValueError, "B must be 1, got 2"),
-        ({"backend": "triton"}, ValueError, "'triton' is not available.*cpu"),
+        ({"backend": "cuda"}, ValueError, "'cuda' is not available.*cpu"),
         ({"r": torch.zeros(2, 3, 4, device="meta")}, TypeError, "meta"),
     ],
 )

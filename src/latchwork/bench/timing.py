@@ -100,6 +100,7 @@ def machine() -> dict[str, Any]:
     """Where and with what a result was measured."""
     return {
         "processor": _processor(),
+        **({"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}),
         "threads": torch.get_num_threads(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),

@@ -169,10 +169,27 @@ class BenchMemory(_Bench):
         return memory.bench_memory(self.max_time)
 
 
+@dataclass(kw_only=True)
+class BenchGpu(_Sized):
+    """The scan on an NVIDIA GPU, against copies of as many bytes."""
+
+    repeats: int = 50
+    """Timed calls of each side, taken in turns; medians are shown."""
+
+    name = "gpu"
+    draw = plot.ratios
+
+    def rows(self) -> Iterator[Row]:
+        from latchwork.bench import gpu
+
+        return gpu.bench_gpu(gpu.QUICK if self.quick else gpu.FULL, self.repeats)
+
+
 BENCH = Union[  # noqa: UP007
     Annotated[BenchScan, tyro.conf.subcommand("scan")],
     Annotated[BenchStep, tyro.conf.subcommand("step")],
     Annotated[BenchDecode, tyro.conf.subcommand("decode")],
     Annotated[BenchMemory, tyro.conf.subcommand("memory")],
     Annotated[BenchScaling, tyro.conf.subcommand("scaling")],
+    Annotated[BenchGpu, tyro.conf.subcommand("gpu")],
 ]

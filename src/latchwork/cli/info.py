@@ -13,7 +13,7 @@ import tyro
 
 import latchwork
 from latchwork.cli.display import print_json
-from latchwork.ops.scan import BACKENDS
+from latchwork.ops.scan import BACKENDS, has_triton
 from latchwork.training.run import Run
 
 
@@ -43,7 +43,7 @@ def _installation() -> dict[str, Any]:
         "torch": torch.__version__,
         "numba": importlib.metadata.version("numba"),
         "threads": torch.get_num_threads(),
-        "scan backends": [name for name in BACKENDS if name != "auto"],
+        "scan backends": [name for name in BACKENDS if name != "auto" and (name != "triton" or has_triton())],
     }
 
 

@@ -7,6 +7,8 @@ operation each.
 from __future__ import annotations
 
 import functools
+import importlib.util
+import os
 from collections.abc import Callable
 
 import torch
@@ -17,8 +19,9 @@ from torch.autograd import forward_ad
 
 from latchwork.ops import chunked, reference
 
-BACKENDS = ("auto", "reference", "torch", "cpu")
+BACKENDS = ("auto", "reference", "torch", "cpu", "triton")
 _LARGE = 32  # degree above which a kernel, which unrolls a matrix, would take long to compile
+_TRITON_DEGREE = 8  # the largest whose matrices fit a program's registers
 _STATES = {  # the dtype of states beside that of r and s
     torch.float32: torch.float32,
     torch.float64: torch.float64,
@@ -49,8 +52,9 @@ def minmax_scan(
         reset: [B, T] bool; at True the state becomes x0 before the step (with mask False it stays x0).
         cu_seqlens: [N + 1] integers 0 = c_0 < c_1 < … < c_N = T: N documents packed in one row (B = 1). Document i
             holds the steps c_i … c_{i+1} − 1 and nothing of one document reaches another.
-        backend: "cpu" (compiled kernels), "torch" (tensor operations on any device), "reference" (a loop; the
-            specification), or "auto": "cpu" for tensors on the CPU (up to degree 32), else "torch".
+        backend: "cpu" (compiled kernels), "torch" (tensor operations on any device), "triton" (kernels for NVIDIA
+            GPUs), "reference" (a loop; the specification), or "auto": "cpu" for tensors on the CPU (up to degree 32),
+            else "torch". "triton" has run in Triton's interpreter only, so it has to be asked for.
 
     Returns:
         x [B, T, D] every state in the dtype of r and s; last [B, D] the last one, or [N, D] the last of every
@@ -166,6 +170,24 @@ def _kernel_backward(*inputs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return cpu.scan_backward(*inputs)
 
 
+def _triton_scan(*inputs) -> tuple[Tensor, Tensor]:
+    from latchwork.ops import triton  # as for the kernels for CPUs
+
+    return triton.scan(*inputs)
+
+
+def _triton_backward(*inputs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    from latchwork.ops import triton
+
+    return triton.scan_backward(*inputs)
+
+
+@functools.cache
+def has_triton() -> bool:
+    """Whether Triton is installed; without a GPU, its interpreter is of use only."""
+    return importlib.util.find_spec("triton") is not None
+
+
 def _operator(name: str, forward: Callable, backward: Callable, device_types: str | None) -> Callable:
     """Register an implementation with PyTorch as one differentiable operator."""
     inputs = "Tensor r, Tensor s, Tensor state, Tensor x0, Tensor? mask, Tensor? reset"
@@ -259,6 +281,7 @@ def _batched(op: Callable, info, in_dims: tuple, *inputs: Tensor | None) -> tupl
 
 _cpu = _operator("scan_cpu", _kernel, _kernel_backward, "cpu")
 _torch = _operator("scan_torch", chunked.scan, chunked.scan_backward, None)
+_triton = _operator("scan_triton", _triton_scan, _triton_backward, None)
 
 
 def _resolve(backend: str, inputs: tuple) -> Callable:
@@ -269,15 +292,30 @@ def _resolve(backend: str, inputs: tuple) -> Callable:
     s = inputs[1]
     if backend == "cpu" and s.device.type != "cpu":
         raise ValueError(f'backend "cpu" needs tensors on the CPU, got s on {s.device}; use backend="auto"')
+    if backend == "triton":
+        _check_triton(s)
     if forward_ad._current_level >= 0:
         if backend not in ("auto", "reference"):
             raise NotImplementedError(f'backend "{backend}" has no forward-mode derivatives; use backend="reference"')
         return reference.scan
     if backend == "reference":
         return reference.scan
+    if backend == "triton":
+        return _triton
     if backend == "torch" or s.device.type != "cpu" or (backend == "auto" and s.ndim == 4 and s.shape[-1] > _LARGE):
         return _torch
     return _kernel if _is_plain(inputs) else _cpu
+
+
+def _check_triton(s: Tensor) -> None:
+    if not has_triton():
+        raise ValueError('backend "triton" needs Triton: pip install "latchwork[gpu]"; or use backend="auto"')
+    if s.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+        raise ValueError(f'backend "triton" needs tensors on an NVIDIA GPU, got s on {s.device}; use backend="auto"')
+    if s.ndim == 4 and s.shape[-1] > _TRITON_DEGREE:
+        raise ValueError(
+            f'backend "triton" has vector units up to degree {_TRITON_DEGREE}, got {s.shape[-1]}; use backend="auto"'
+        )
 
 
 def _is_plain(inputs: tuple) -> bool:
