@@ -7,6 +7,7 @@ operation each.
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import os
 from collections.abc import Callable
@@ -124,11 +125,7 @@ def minmax_last(
     _check_scalar(r, s)
     inputs = _inputs(r, s, state, x0, mask, reset)
     run = _resolve(backend, inputs)
-    if run is _kernel:
-        from latchwork.ops import cpu
-
-        return cpu.scan_last(*inputs)
-    return run(*inputs)[1]
+    return _kernel_last(*inputs) if run is _kernel else run(*inputs)[1]
 
 
 def _scan(r, s, state, x0, mask, reset, cu_seqlens, backend) -> tuple[Tensor, Tensor]:
@@ -156,30 +153,16 @@ def _inputs(r, s, state, x0, mask, reset) -> tuple:
     return r, s, state, x0, mask, reset
 
 
-def _kernel(
-    r: Tensor, s: Tensor, state: Tensor, x0: Tensor, mask: Tensor | None, reset: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    from latchwork.ops import cpu
+def _later(module: str, function: str) -> Callable:
+    """A function of a module that is imported at the first call: those of kernels import numba or Triton."""
 
-    return cpu.scan(r, s, state, x0, mask, reset)
+    def call(*inputs):
+        return getattr(importlib.import_module(f"latchwork.ops.{module}"), function)(*inputs)
 
-
-def _kernel_backward(*inputs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    from latchwork.ops import cpu  # imports numba, which is not to be loaded before it is needed
-
-    return cpu.scan_backward(*inputs)
+    return call
 
 
-def _triton_scan(*inputs) -> tuple[Tensor, Tensor]:
-    from latchwork.ops import triton  # as for the kernels for CPUs
-
-    return triton.scan(*inputs)
-
-
-def _triton_backward(*inputs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    from latchwork.ops import triton
-
-    return triton.scan_backward(*inputs)
+_kernel, _kernel_last = _later("cpu", "scan"), _later("cpu", "scan_last")
 
 
 @functools.cache
@@ -279,9 +262,9 @@ def _batched(op: Callable, info, in_dims: tuple, *inputs: Tensor | None) -> tupl
     return tuple(a.unflatten(0, (size, batch)) for a in results), (0,) * len(results)
 
 
-_cpu = _operator("scan_cpu", _kernel, _kernel_backward, "cpu")
+_cpu = _operator("scan_cpu", _kernel, _later("cpu", "scan_backward"), "cpu")
 _torch = _operator("scan_torch", chunked.scan, chunked.scan_backward, None)
-_triton = _operator("scan_triton", _triton_scan, _triton_backward, None)
+_triton = _operator("scan_triton", _later("triton", "scan"), _later("triton", "scan_backward"), None)
 
 
 def _resolve(backend: str, inputs: tuple) -> Callable:

@@ -31,7 +31,7 @@ def step_backward(builder, n: int, r, s, x, g, *, careful: bool):
 
     That of x is float64, the others are rounded to the type of r and s.
     """
-    rounded, zero, wide_zero = narrow(builder, g, s.type), ir.Constant(r.type, None), ir.Constant(g.type, None)
+    rounded, zero, wide_zero = _narrow(builder, g, s.type), ir.Constant(r.type, None), ir.Constant(g.type, None)
     if n == 1:
         meet = _min(builder, r, x) if careful else _smaller(builder, r, x)
         meets, ties = _contest(builder, ">=", meet, s, careful)
@@ -53,7 +53,7 @@ def step_backward(builder, n: int, r, s, x, g, *, careful: bool):
     wide = _over_columns(builder, n, part)
     to_x = builder.select(builder.and_(active, keeps), wide, ir.Constant(wide.type, None))
     to_x = _sum(builder, n, _halved(builder, x_ties, to_x), rows=True)
-    to_r = builder.select(active, _over_columns(builder, n, narrow(builder, part, s.type)), zero)
+    to_r = builder.select(active, _over_columns(builder, n, _narrow(builder, part, s.type)), zero)
     return to_x, _to_second(builder, keeps, x_ties, to_r), _to_second(builder, meets, ties, rounded)
 
 
@@ -69,7 +69,7 @@ def any_nan(builder, *values):
     return found
 
 
-def narrow(builder, value, kind: ir.VectorType):
+def _narrow(builder, value, kind: ir.VectorType):
     """A float64 vector rounded to `kind`."""
     return value if value.type == kind else builder.fptrunc(value, kind)
 
