@@ -47,13 +47,17 @@ class MooreMachine:
         Arguments: symbols [B, T]; states [B] to start from, `start` by default.
         Returns: the output after every symbol [B, T], and the states after the last one [B].
         """
+        visited = self.visit(symbols, states)
+        return self.outputs[visited[:, 1:]], visited[:, -1]
+
+    def visit(self, symbols: IntArray, states: IntArray | None = None) -> IntArray:
+        """The states before the first symbol and after every one, [B, T + 1]; arguments as for `run`."""
         batch, time = symbols.shape
         if symbols.size and not (symbols.min() >= 0 and symbols.max() < self.n_symbols):
             raise ValueError(f"symbols must be in 0 … {self.n_symbols - 1}")
         table, columns = self.transitions.ravel(), np.ascontiguousarray(symbols.T)
-        state = np.full(batch, self.start, dtype=np.int64) if states is None else states
-        visited = np.empty((time, batch), dtype=np.int64)
+        visited = np.empty((time + 1, batch), dtype=np.int64)
+        visited[0] = self.start if states is None else states
         for t in range(time):
-            state = table[state * self.n_symbols + columns[t]]
-            visited[t] = state
-        return np.ascontiguousarray(self.outputs[visited].T), state
+            visited[t + 1] = table[visited[t] * self.n_symbols + columns[t]]
+        return np.ascontiguousarray(visited.T)

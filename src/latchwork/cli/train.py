@@ -13,7 +13,7 @@ from latchwork.cli.display import Bar, interruptible, print_json, say, set_threa
 from latchwork.evaluation.measure import percent
 from latchwork.evaluation.report import write_report
 from latchwork.nn.config import CascadeConfig
-from latchwork.tasks import InductionHeads, Latching, Task, Text
+from latchwork.tasks import InductionHeads, Latching, Sequences, Task, Text
 from latchwork.training.loop import End, Resumed, Step, Validation, train
 from latchwork.training.recipe import Recipe
 from latchwork.training.recipes import INDUCTION_MODEL, INDUCTION_RECIPE, TEXT_MODEL, TEXT_RECIPE
@@ -59,6 +59,13 @@ class TrainInductionHeads(_Train):
 
 
 @dataclass(kw_only=True)
+class TrainSequences(_Train):
+    """Sequences: say which of two ordered sequences of events are complete."""
+
+    task: Sequences = field(default_factory=Sequences)
+
+
+@dataclass(kw_only=True)
 class TrainText(_Train):
     """Text: predict the next byte of a file or folder."""
 
@@ -86,6 +93,7 @@ class Resume:
 TRAIN = Union[  # noqa: UP007
     Annotated[TrainLatching, tyro.conf.subcommand("latching")],
     Annotated[TrainInductionHeads, tyro.conf.subcommand("inductionheads")],
+    Annotated[TrainSequences, tyro.conf.subcommand("sequences")],
     Annotated[TrainText, tyro.conf.subcommand("text")],
     Annotated[Resume, tyro.conf.subcommand("resume")],
 ]

@@ -8,12 +8,13 @@ from typing import Any
 
 from latchwork.tasks.induction_heads import InductionHeads
 from latchwork.tasks.latching import Latching
+from latchwork.tasks.sequences import Sequences
 from latchwork.tasks.task import IGNORE, Batch, RegularTask, Task
 from latchwork.tasks.text import Text
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (Latching, InductionHeads, Text)}
+TASKS: dict[str, type[Task]] = {task.name: task for task in (Latching, Sequences, InductionHeads, Text)}
 
-__all__ = ["IGNORE", "TASKS", "Batch", "InductionHeads", "Latching", "RegularTask", "Task", "Text", "get"]
+__all__ = ["IGNORE", "TASKS", "Batch", "InductionHeads", "Latching", "RegularTask", "Sequences", "Task", "Text", "get"]
 
 
 def get(name: str, **options: Any) -> Task:

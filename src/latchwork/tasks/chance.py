@@ -38,3 +38,8 @@ def words(keys: Words, first: int, count: int) -> Words:
 def below(draws: Words, n: int) -> NDArray[np.int64]:
     """Uniform integers in 0 … n − 1, by the upper 32 bits of each word (the bias is below n / 2^32)."""
     return ((draws >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)).astype(np.int64)
+
+
+def uniform(draws: Words) -> NDArray[np.float64]:
+    """Uniform numbers in [0, 1), by the upper 53 bits of each word."""
+    return (draws >> np.uint64(11)).astype(np.float64) / (1 << 53)

@@ -42,6 +42,10 @@ class InductionHeads(RegularTask):
     def n_outputs(self) -> None:
         return None
 
+    @property
+    def token_names(self) -> list[str]:
+        return [*map(str, range(self.size)), "marker"]
+
     @cached_property
     def machine(self) -> MooreMachine:
         """State 0 has seen no marker, 1 has just seen it, 2 + k remembers k, 2 + M + k answers k."""

@@ -38,6 +38,10 @@ class Latching(RegularTask):
     def n_outputs(self) -> None:
         return None
 
+    @property
+    def token_names(self) -> list[str]:
+        return [f"m{i}" if i < self.size else f"-{i - self.size}" for i in range(self.vocab_size)]
+
     @cached_property
     def machine(self) -> MooreMachine:
         """State 0 waits for a memory symbol, state 1 + a has seen a."""

@@ -63,6 +63,16 @@ class Task(ABC):
     def classes(self) -> int:
         return self.vocab_size if self.n_outputs is None else self.n_outputs
 
+    @property
+    def token_names(self) -> list[str]:
+        """What to call each token when people read it; all are different."""
+        return [str(token) for token in range(self.vocab_size)]
+
+    @property
+    def class_names(self) -> list[str]:
+        """What to call each class."""
+        return self.token_names if self.n_outputs is None else [str(c) for c in range(self.n_outputs)]
+
     @abstractmethod
     def batch(self, split: Split, seed: int, samples: Sequence[int] | IntArray) -> Batch:
         """The samples with these numbers, each whole."""
@@ -105,20 +115,42 @@ class RegularTask(Task):
 
     @abstractmethod
     def inputs(self, keys: chance.Words, split: Split, first: int, count: int) -> IntArray:
-        """Tokens `first` … `first + count − 1` of endless sequences, keys [N] -> [N, count]."""
+        """Tokens (symbols of `spelling`) `first` … `first + count − 1` of endless sequences, keys [N] -> [N, count]."""
+
+    @property
+    def spelling(self) -> IntArray | None:
+        """[S, A] the token that a symbol of `inputs` becomes in each state before it, for inputs that depend on what
+        came before; None where `inputs` gives tokens."""
+        return None
 
     def finish(self, tokens: IntArray, lengths: IntArray) -> None:
         """Write into tokens [N, T] what stands at the end of a sequence of given length; nothing by default."""
+
+    @cached_property
+    def _reader(self) -> MooreMachine:
+        """The machine as it reads symbols of `inputs`."""
+        if self.spelling is None:
+            return self.machine
+        machine = self.machine
+        return MooreMachine(
+            np.take_along_axis(machine.transitions, self.spelling, axis=1), machine.outputs, machine.start
+        )
+
+    def _play(self, symbols: IntArray, states: IntArray | None = None) -> tuple[Batch, IntArray]:
+        """The tokens and targets of symbols [B, T] from given states [B] on, and the states after them."""
+        visited = self._reader.visit(symbols, states)
+        tokens = symbols if self.spelling is None else self.spelling[visited[:, :-1], symbols]
+        return Batch(tokens, self.machine.outputs[visited[:, 1:]]), visited[:, -1]
 
     def batch(self, split: Split, seed: int, samples: Sequence[int] | IntArray) -> Batch:
         keys = sample_keys(split, seed, samples)
         shortest, longest = self.lengths[split]
         lengths = shortest + chance.below(chance.words(chance.derive(keys, 0), 0, 1)[:, 0], longest - shortest + 1)
-        tokens = self.inputs(keys, split, 0, int(lengths.max(initial=0)))
-        self.finish(tokens, lengths)
-        targets, _ = self.machine.run(tokens)
-        targets[np.arange(tokens.shape[1]) >= lengths[:, None]] = IGNORE
-        return Batch(tokens, targets)
+        symbols = self.inputs(keys, split, 0, int(lengths.max(initial=0)))
+        self.finish(symbols, lengths)
+        batch, _ = self._play(symbols)
+        batch.targets[np.arange(symbols.shape[1]) >= lengths[:, None]] = IGNORE
+        return batch
 
     def streams(self, split: Split, seed: int, sequences: int, chunk: int) -> Iterator[Stream]:
         rows = max(1, (1 << 16) // self.lengths[split][1])
@@ -135,11 +167,10 @@ class RegularTask(Task):
         keys = sample_keys(split, seed, samples)
         states, answers, first = None, None, 0
         while True:
-            tokens = self.inputs(keys, split, first, chunk)
-            targets, states = self.machine.run(tokens, states)
+            batch, states = self._play(self.inputs(keys, split, first, chunk), states)
             if self.probe is not None:
-                answers = self.machine.run(np.full((len(tokens), 1), self.probe), states)[0][:, 0]
-            yield EndlessChunk(Batch(tokens, targets), answers)
+                answers = self.machine.run(np.full((len(keys), 1), self.probe), states)[0][:, 0]
+            yield EndlessChunk(batch, answers)
             first += chunk
 
 

@@ -49,6 +49,11 @@ class Text(Task):
     def n_outputs(self) -> None:
         return None
 
+    @property
+    def token_names(self) -> list[str]:
+        """Printable ASCII as itself, the other bytes as \\x and two hexadecimal digits."""
+        return [chr(b) if 33 <= b < 127 else f"\\x{b:02x}" for b in range(256)]
+
     @cached_property
     def parts(self) -> dict[Split, NDArray[np.uint8]]:
         """The training and the held-out bytes."""
