@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -18,7 +19,10 @@ from rich.table import Table
 
 _SECONDS_BETWEEN_LINES = 10.0
 
-console = Console(stderr=True, highlight=False)
+IS_MAIN = os.environ.get("RANK", "0") == "0"
+"""Whether this is the only process, or the one of several (`torchrun`, `accelerate launch`) that speaks."""
+
+console = Console(stderr=True, highlight=False, quiet=not IS_MAIN)
 
 
 class Bar:
@@ -31,7 +35,7 @@ class Bar:
         self.progress: Progress | None = None
 
     def __enter__(self) -> Bar:
-        if console.is_terminal:
+        if console.is_terminal and IS_MAIN:
             columns = (TextColumn(self.label), BarColumn(), TextColumn("{task.fields[note]}"), TimeRemainingColumn())
             self.progress = Progress(*columns, console=console, transient=True)
             self.progress.add_task("", total=self.total, note="")
@@ -71,6 +75,8 @@ def show_table(title: str, head: list[str], rows: list[list[str]]) -> None:
 
 def print_json(content: dict[str, Any]) -> None:
     """The result for machines, on standard output."""
+    if not IS_MAIN:
+        return
     json.dump(content, sys.stdout)
     sys.stdout.write("\n")
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Union
 
 import tyro
 
-from latchwork.cli.display import Bar, interruptible, print_json, say, set_threads
+from latchwork.cli.display import IS_MAIN, Bar, interruptible, print_json, say, set_threads
 from latchwork.evaluation.measure import percent
 from latchwork.evaluation.report import write_report
 from latchwork.nn.config import CascadeConfig
 from latchwork.tasks import InductionHeads, Latching, Sequences, Task, Text
-from latchwork.training.loop import End, Resumed, Step, Validation, train
+from latchwork.training.loop import End, Resumed, Step, Validation, first_says, make_accelerator, train
 from latchwork.training.recipe import Recipe
 from latchwork.training.recipes import INDUCTION_MODEL, INDUCTION_RECIPE, TEXT_MODEL, TEXT_RECIPE
 from latchwork.training.run import Run
@@ -36,9 +36,13 @@ class _Train:
 
     def run(self) -> int:
         set_threads(self.threads)
-        run = Run(self.out or free_folder(self.task, self.recipe), self.task, self.model, self.recipe)
-        run.task.batch("train", 0, [0])  # unreadable data is an error before there is a folder
-        run.create()
+        self.task.batch("train", 0, [0])  # unreadable data is an error before there is a folder
+        accelerator = make_accelerator()
+        path = first_says(self.out or free_folder(self.task, self.recipe))
+        run = Run(path, self.task, self.model, self.recipe)
+        if accelerator.is_main_process:
+            run.create()
+        accelerator.wait_for_everyone()
         return train_and_report(run, resume=False, as_json=self.json)
 
 
@@ -136,7 +140,8 @@ def train_and_report(run: Run, *, resume: bool, as_json: bool = False) -> int:
             if bar is not None:
                 bar.__exit__()
     result.update(step=end.step, reason=end.reason)
-    report(run)
+    if IS_MAIN:
+        report(run)
     if as_json:
         print_json(result)
     if end.reason == "stopped":
