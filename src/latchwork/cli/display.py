@@ -63,11 +63,11 @@ def say(text: str) -> None:
     console.print(text, markup=False, soft_wrap=True)
 
 
-def show_table(title: str, head: list[str], rows: list[list[str]]) -> None:
-    """A table on standard output."""
+def show_table(title: str, head: list[str], rows: list[list[str]], names: int = 0) -> None:
+    """A table on standard output; the first columns hold `names`, the others figures."""
     table = Table(title=title, title_justify="left")
-    for name in head:
-        table.add_column(name, justify="right")
+    for i, name in enumerate(head):
+        table.add_column(name, justify="left" if i < names else "right")
     for row in rows:
         table.add_row(*row)
     Console(highlight=False).print(table)

@@ -10,6 +10,7 @@ from typing import Annotated, Union
 import tyro
 
 from latchwork.cli.bench import BENCH
+from latchwork.cli.compare import Compare
 from latchwork.cli.demo import Demo
 from latchwork.cli.evaluate import Evaluate
 from latchwork.cli.generate import Generate
@@ -20,6 +21,7 @@ Command = Union[  # noqa: UP007  (tyro reads the annotations of its members)
     Annotated[Demo, tyro.conf.subcommand("demo")],
     Annotated[TRAIN, tyro.conf.subcommand("train", description="Train a model and keep it in a run folder.")],
     Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
+    Annotated[Compare, tyro.conf.subcommand("compare")],
     Annotated[Generate, tyro.conf.subcommand("generate")],
     Annotated[
         BENCH,

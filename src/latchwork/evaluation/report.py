@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from latchwork.chart import BLUE, GREY, ORANGE, blank, to_svg
+from latchwork.evaluation.groups import task_title
 from latchwork.evaluation.measure import percent
+from latchwork.evaluation.outcome import count_parameters, lengths_shown, read_evaluation
 from latchwork.evaluation.page import figures, page, table
 from latchwork.files import write_text
-from latchwork.training.run import Run
+from latchwork.training.run import Run, RunError
+
 
 def write_report(run: Run) -> Path:
     """Write ``report.html`` of a run from its metrics and, if there is one, its newest evaluation.
@@ -20,12 +23,13 @@ def write_report(run: Run) -> Path:
     Raises: ImportError with what to install when matplotlib is missing.
     """
     records = list(run.records())
-    evaluation = read_evaluation(run)
-    title = f"latchwork: {_task_name(run)}"
+    evaluation, complaint = _evaluation(run)
+    title = f"latchwork: {task_title(run.task)}"
     body = [
         f"<h1>{html.escape(title)}</h1>",
         f'<p class="sub">{html.escape(run.path.name)} · {_model_line(run)}</p>',
         _figures(run, records, evaluation),
+        *([f"<p>{html.escape(complaint)}</p>"] if complaint else []),
     ]
     validations = [(r["step"], r["validation"]) for r in records if "validation" in r]
     losses = [(r["step"], r["loss"]) for r in records if "loss" in r]
@@ -38,32 +42,18 @@ def write_report(run: Run) -> Path:
     return run.report
 
 
-def read_evaluation(run: Run) -> dict[str, Any] | None:
-    """The content of ``evaluation.json``, if the run has been evaluated."""
-    file = run.path / "evaluation.json"
-    return json.loads(file.read_text("utf-8")) if file.exists() else None
-
-
-def lengths_shown(length: int, chunk: int) -> list[int]:
-    """Chunk counts at which a table has a row: powers of two up to the whole length."""
-    chunks, shown = length // chunk, []
-    count = 1
-    while count < chunks:
-        shown.append(count)
-        count *= 2
-    return [*shown, chunks]
-
-
-def _task_name(run: Run) -> str:
-    size = getattr(run.task, "size", None)
-    return f"{run.task.name}({size})" if size else run.task.name
+def _evaluation(run: Run) -> tuple[dict[str, Any] | None, str]:
+    """The evaluation, or what is wrong with it."""
+    try:
+        return read_evaluation(run), ""
+    except RunError as error:
+        return None, str(error)
 
 
 def _model_line(run: Run) -> str:
-    parameters = sum(p.numel() for p in run.build().parameters())
     m = run.model
     units = f"{m.n_units} units" if m.degree == 1 else f"{m.n_units} units of degree {m.degree}"
-    return f"{parameters:,} parameters, {m.n_layers} layers of {units}, d_model {m.d_model}"
+    return f"{count_parameters(run):,} parameters, {m.n_layers} layers of {units}, d_model {m.d_model}"
 
 
 def _figures(run: Run, records: Sequence[dict[str, Any]], evaluation: dict[str, Any] | None) -> str:
