@@ -8,7 +8,7 @@ from typing import Any
 
 BLUE, GREY, ORANGE = "#1f6feb", "#8a97a5", "#d9730d"
 _LINES = (BLUE, ORANGE, "#2da44e", "#8250df", "#bf3989", "#0a7ea4", "#9a6700", "#6e7781")
-_DASHES = ("-", "--", "-.", ":")
+_DASHES = ("solid", "dashed", "dotted")  # as matplotlib and CSS both say
 
 
 def colour(number: int) -> str:

@@ -79,5 +79,5 @@ def _show(comparison: Comparison) -> None:
                 shown.append(share_percent(figure.median) if share else f"{figure.median:.3f} bits")
         successes = "–" if summary.successes is None else f"{summary.successes} of {len(group.ended)}"
         rows.append([group.label, str(len(group.ended)), successes, *shown])
-    head = ["", "runs", "succeeded", "validation", "beyond training", "worst chunk", "floor"]
+    head = ["", "runs", "succeeded", "validation", "evaluation", "worst chunk", "floor"]
     show_table("medians over the runs that have ended", head, rows, names=1)

@@ -20,8 +20,8 @@ def extrapolation(title: str, groups: Sequence[Group]) -> str | None:
     lines = [curves(group) for group in groups]
     if not any(lines):
         return None
-    figure, axes = blank(width=6.4, height=3.6)
-    for number, (group, line) in enumerate(zip(groups, lines, strict=True)):
+    figure, axes = blank(width=5.2, height=3.4)
+    for number, line in enumerate(lines):
         if not line:
             continue
         lengths, shares = list(line), [100 * np.array(values) for values in line.values()]
@@ -31,13 +31,12 @@ def extrapolation(title: str, groups: Sequence[Group]) -> str | None:
         axes.plot(
             lengths,
             [median(s) for s in shares],
-            dashes(number),
+            linestyle=dashes(number),
             color=colour(number),
             # lines that lie on one another are all to be seen
-            linewidth=1.5 + 4.5 * (1 - (number + 1) / len(groups)),
+            linewidth=min(6.0, 1.5 + len(groups) - 1 - number),
             marker="o",
             markersize=3,
-            label=group.label,
         )
     evaluations = [o.evaluation for group in groups for o in group.ended if o.evaluation]
     _floor(axes, [evaluation["floor"] for evaluation in evaluations])
@@ -45,7 +44,6 @@ def extrapolation(title: str, groups: Sequence[Group]) -> str | None:
     axes.set_xlabel("length, steps")
     axes.set_ylabel("accuracy, %")
     axes.set_ylim(0, 103)
-    _legend(figure)
     return to_svg(figure, f"{title}: accuracy against length")
 
 
@@ -92,23 +90,20 @@ def _lines(
     """A figure with a line a run in the colour of its group, runs that have not ended paler."""
     if not any(points for runs in lines for points in runs):
         return None
-    figure, axes = blank(width=6.4, height=3.6)
+    figure, axes = blank(width=5.2, height=3.4)
     for number, (group, runs) in enumerate(zip(groups, lines, strict=True)):
-        named = False
         for outcome, points in zip(group.outcomes, runs, strict=True):
             if not points:
                 continue
             axes.plot(
                 *zip(*((x, scale * y) for x, y in thinned(points)), strict=True),
-                dashes(number),
+                linestyle=dashes(number),
                 color=colour(number),
                 alpha=0.8 if outcome.end else 0.35,
                 linewidth=1,
                 marker="o" if markers else None,
                 markersize=2.5,
-                label=None if named else group.label,
             )
-            named = True
     _floor(axes, floors)
     axes.set_xlabel("updates")
     axes.set_ylabel(label)
@@ -116,15 +111,21 @@ def _lines(
         axes.set_ylim(0, 103)
     elif not markers:
         axes.set_ylim(bottom=0)
-    _legend(figure)
     return figure
 
 
 def _floor(axes: Any, floors: Sequence[float]) -> None:
     """A dotted line at the median of the floors, which depend a little on the seed."""
     if floors:
-        axes.axhline(100 * median(floors), color=GREY, linestyle=":", label="floor: always the commonest label")
-
-
-def _legend(figure: Any) -> None:
-    figure.legend(loc="outside lower left", frameon=False, fontsize=8, ncols=2)
+        height = 100 * median(floors)
+        axes.axhline(height, color=GREY, linestyle="dotted")
+        axes.annotate(
+            "floor",
+            (1, height),
+            xycoords=("axes fraction", "data"),
+            xytext=(-2, 2),
+            textcoords="offset points",
+            ha="right",
+            fontsize=8,
+            color=GREY,
+        )

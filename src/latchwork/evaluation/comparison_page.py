@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from latchwork.chart import colour
+from latchwork.chart import colour, dashes
 from latchwork.evaluation import comparison_charts as charts
 from latchwork.evaluation.comparison import Comparison, GroupSummary, sum_up
 from latchwork.evaluation.groups import SECTIONS, Group, short, task_title
@@ -22,9 +22,12 @@ body { max-width: 78rem; }
 h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; font-weight: 600; }
 .wide { overflow-x: auto; } .wide table { white-space: nowrap; }
 td { vertical-align: top; } td small, p small { color: #5b6b7b; font-size: .8rem; } td small { display: block; }
-td.note, td small.note { white-space: normal; color: #8a5a00; min-width: 14rem; }
-.swatch { display: inline-block; width: .8rem; height: .8rem; border-radius: 2px; margin-right: .5rem; }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1rem 2rem; }
+td small.note { white-space: normal; color: #8a5a00; min-width: 14rem; }
+td, th { padding-right: 1.1rem; } td:last-child, th:last-child { padding-right: .2rem; }
+th.span { text-align: center; padding-bottom: 0; border-bottom: 0; }
+.swatch { display: inline-block; width: 1.1rem; border-top: .3rem; vertical-align: .15rem; margin-right: .5rem; }
+.legend { display: flex; flex-wrap: wrap; gap: .1rem 1.5rem; margin: .3rem 0; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(22rem, 1fr)); gap: .5rem 1.5rem; }
 .warning { background: #fff8e6; border-left: 4px solid #d9a40d; padding: .5rem 1rem; margin: 1rem 0; }
 .warning ul { margin: 0; padding-left: 1.2rem; }
 .explained { color: #5b6b7b; font-size: .85rem; max-width: 60rem; }
@@ -58,7 +61,7 @@ def comparison_page(comparison: Comparison, folder: Path) -> str:
         f'<p class="explained">{_EXPLAINED}</p>',
     ]
     for title, groups in sections.items():
-        body += [f"<h2>{escape(title)}</h2>", _curves(title, groups)]
+        body += [f"<h2>{escape(title)}</h2>", _curves(title, groups, numbers)]
     body += ["<h2>What differs</h2>", _differences(comparison, numbers)]
     body += ["<h2>Runs</h2>", _runs(comparison.groups, numbers, folder)]
     return page("latchwork: comparison", body, _STYLE)
@@ -96,7 +99,8 @@ def _damaged(comparison: Comparison) -> str:
 
 
 def _summary(groups: Sequence[Group], numbers: dict[int, int]) -> str:
-    head = ["", "runs", "succeeded", "validation", "floor", "updates needed", "beyond training", "worst chunk", "floor"]
+    above = [("", 3), ("validation", 3), ("evaluation", 3)]
+    head = ["", "runs", "succeeded", "kept model", "floor", "updates needed", "overall", "worst chunk", "floor"]
     rows = []
     for group in groups:
         summary = sum_up(group)
@@ -118,13 +122,17 @@ def _summary(groups: Sequence[Group], numbers: dict[int, int]) -> str:
                 _plain_share(found["evaluation_floor"]) if accurate else _NOTHING,
             ]
         )
-    return f'<div class="wide">{table(rows, head=head, numeric=1)}</div>'
+    return f'<div class="wide">{table(rows, head=head, numeric=1, above=above)}</div>'
 
 
 def _labelled(group: Group, numbers: dict[int, int], notes: Sequence[str] = ()) -> Markup:
-    swatch = f'<span class="swatch" style="background:{colour(numbers[id(group)])}"></span>'
-    below = "".join(f'<small class="note">{escape(note)}</small>' for note in notes)
-    return Markup(f"{swatch}{escape(group.label)}{below}")
+    number = numbers[id(group)]
+    swatch = f'<span class="swatch" style="border-top-style:{dashes(number)};border-color:{colour(number)}"></span>'
+    return Markup(f"{swatch}{escape(group.label)}{_notes(notes)}")
+
+
+def _notes(notes: Sequence[str]) -> str:
+    return "".join(f'<small class="note">{escape(note)}</small>' for note in notes)
 
 
 def _successes(summary: GroupSummary) -> Markup:
@@ -160,7 +168,7 @@ def _with_interval(summary: Summary | None, show) -> Markup:
     return Markup(show(summary.median) + (f"<small>[{show(low)}, {show(high)}]</small>" if summary.runs > 1 else ""))
 
 
-def _curves(title: str, groups: Sequence[Group]) -> str:
+def _curves(title: str, groups: Sequence[Group], numbers: dict[int, int]) -> str:
     drawn = [
         ("Accuracy against length", charts.extrapolation(title, groups)),
         ("Validation", charts.validation(title, groups)),
@@ -172,7 +180,8 @@ def _curves(title: str, groups: Sequence[Group]) -> str:
     missing = (
         "" if drawn[0][1] or not groups[0].outcomes[0].has_accuracy else "<p>No run of this task is evaluated.</p>"
     )
-    return f'{missing}<div class="pair">{"".join(parts)}</div>'
+    legend = "".join(f"<span>{_labelled(group, numbers)}</span>" for group in groups)
+    return f'<div class="legend">{legend}</div>{missing}<div class="charts">{"".join(parts)}</div>'
 
 
 def _differences(comparison: Comparison, numbers: dict[int, int]) -> str:
@@ -202,11 +211,12 @@ def _differences(comparison: Comparison, numbers: dict[int, int]) -> str:
 
 
 def _runs(groups: Sequence[Group], numbers: dict[int, int], folder: Path) -> str:
-    head = ["run", "", "seed", "training", "updates", "validation", "beyond training", "worst chunk", ""]
+    head = ["run", "", "seed", "training", "updates", "validation", "evaluation", "worst chunk"]
     rows = []
     for group in groups:
         for outcome in group.outcomes:
-            rows.append([_link(outcome, folder), _labelled(group, numbers), *_run_figures(outcome)])
+            run = Markup(_link(outcome, folder) + _notes(outcome.notes))
+            rows.append([run, _labelled(group, numbers), *_run_figures(outcome)])
     return f'<div class="wide">{table(rows, head=head)}</div>'
 
 
@@ -224,9 +234,8 @@ def _run_figures(outcome: Outcome) -> list[str]:
     else:
         validation = f"{found['validation_bits']:.3f} bits" if outcome.best else _NOTHING
         evaluation = f"{found['evaluation_bits']:.3f} bits" if outcome.evaluation else _NOTHING
-    notes = Markup("".join(f'<small class="note">{escape(note)}</small>' for note in outcome.notes))
     updates = f"{outcome.updates:,}"
-    return [str(found["seed"]), found["status"], updates, validation, evaluation, worst, notes]
+    return [str(found["seed"]), found["status"], updates, validation, evaluation, worst]
 
 
 def _link(outcome: Outcome, folder: Path) -> Markup:

@@ -48,9 +48,23 @@ def figures(pairs: Iterable[tuple[str, str]]) -> str:
     return '<div class="figures">' + "".join(shown) + "</div>"
 
 
-def table(rows: Sequence[Sequence[str]], *, head: Sequence[str] = (), numeric: int | None = None) -> str:
-    """A table below a `head`, if any; the columns from number `numeric` on are aligned to the right."""
-    lines = [_row("th", head, numeric)] if head else []
+def table(
+    rows: Sequence[Sequence[str]],
+    *,
+    head: Sequence[str] = (),
+    numeric: int | None = None,
+    above: Sequence[tuple[str, int]] = (),
+) -> str:
+    """A table below a `head`, if any; the columns from number `numeric` on are aligned to the right.
+
+    `above` names columns together: names and how many columns each spans.
+    """
+    lines = []
+    if above:
+        spans = "".join(f'<th colspan="{columns}" class="span">{escape(name)}</th>' for name, columns in above)
+        lines.append(f"<tr>{spans}</tr>")
+    if head:
+        lines.append(_row("th", head, numeric))
     return "<table>" + "".join([*lines, *(_row("td", row, numeric) for row in rows)]) + "</table>"
 
 
