@@ -140,6 +140,8 @@ def train(run: Run, *, resume: bool = False, stop: Callable[[], bool] = lambda: 
         )
         if reason == "stopped":
             progress.save(run, learner, is_best=False)
+        else:
+            metrics.record(progress.step, {"end": reason})
     yield End(progress.step, reason)
 
 
@@ -214,13 +216,10 @@ class _Metrics:
             self.lines.flush()
         if self.board is not None:
             for name, value in values.items():
-                scalars = (
-                    {f"{name}/{k}": v for k, v in value.items()}
-                    if isinstance(value, dict)
-                    else {f"train/{name}": value}
-                )
-                for tag, scalar in scalars.items():
-                    self.board.add_scalar(tag, scalar, step)
+                scalars = value if isinstance(value, dict) else {name: value}
+                for key, scalar in scalars.items():
+                    if not isinstance(scalar, str):
+                        self.board.add_scalar(f"{'validation' if scalars is value else 'train'}/{key}", scalar, step)
 
 
 def _board(run: Run, step: int) -> Any:

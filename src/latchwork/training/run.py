@@ -80,6 +80,19 @@ class Run:
         if self.checkpoints.exists() or self.metrics.exists():
             raise RunError(f"{self.path} holds parts of a run without config.json; choose another folder")
         self.path.mkdir(parents=True, exist_ok=True)
+        self.write_config()
+
+    def changed(self, recipe: Recipe) -> Run:
+        """The same run with another recipe; the samples and their order have to stay.
+
+        Raises: ValueError for a change of the seed or of what an update consists of.
+        """
+        for name in ("seed", "train_sequences", "batch_size"):
+            if getattr(recipe, name) != getattr(self.recipe, name):
+                raise ValueError(f"{name} of a run that has begun cannot be changed; start another run")
+        return dataclasses.replace(self, recipe=recipe)
+
+    def write_config(self) -> None:
         write_json(self.path / "config.json", self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
@@ -115,6 +128,12 @@ class Run:
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise RunError(f"{file} is damaged: {type(error).__name__}: {error}") from None
+
+    @property
+    def ended(self) -> str | None:
+        """Why training ended: "perfect", "patience" or "finished"; None if it has not."""
+        records = list(self.records())
+        return records[-1].get("end") if records else None
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The lines of ``metrics.jsonl``; lines that are damaged are left out."""
