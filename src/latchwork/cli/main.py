@@ -15,11 +15,13 @@ from latchwork.cli.evaluate import Evaluate
 from latchwork.cli.generate import Generate
 from latchwork.cli.info import Info
 from latchwork.cli.settings import with_settings
+from latchwork.cli.sweep import Sweep
 from latchwork.cli.train import TRAIN
 
 Command = Union[  # noqa: UP007  (tyro reads the annotations of its members)
     Annotated[Demo, tyro.conf.subcommand("demo")],
     Annotated[TRAIN, tyro.conf.subcommand("train", description="Train a model and keep it in a run folder.")],
+    Annotated[Sweep, tyro.conf.subcommand("sweep")],
     Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
     Annotated[Generate, tyro.conf.subcommand("generate")],
     Annotated[

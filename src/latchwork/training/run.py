@@ -16,6 +16,8 @@ from latchwork.nn.config import CascadeConfig
 from latchwork.tasks import Task, get
 from latchwork.training.checkpoint import Checkpoint
 from latchwork.training.recipe import Recipe
+from latchwork.training.recipes import defaults
+from latchwork.training.settings import Settings, SettingsError
 
 FORMAT = 1
 
@@ -103,6 +105,21 @@ class Run:
             "model": self.model.to_dict(),
             "recipe": self.recipe.to_dict(),
         }
+
+    @classmethod
+    def from_settings(cls, path: Path, settings: Settings) -> Run:
+        """A run of these settings, in a folder that need not exist; what is left out is as `latchwork train` has it."""
+        task = dict(settings.get("task", {}))
+        name = task.pop("name", None)
+        if not isinstance(name, str):
+            raise SettingsError("the settings name no task; task.name is missing")
+        model, recipe = defaults(name)
+        return cls(
+            path,
+            get(name, **task),
+            dataclasses.replace(model, **settings.get("model", {})),
+            dataclasses.replace(recipe, **settings.get("recipe", {})),
+        )
 
     @classmethod
     def open(cls, path: Path) -> Run:

@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -82,11 +82,14 @@ def merged(*parts: Settings) -> Settings:
     return result
 
 
-def check_settings(settings: dict[str, Any], where: str) -> None:
-    """Refuse sections and keys that are not known, naming the near miss. `where` begins the message."""
+def check_settings(settings: dict[str, Any], where: str, more: Sequence[str] = ()) -> None:
+    """Refuse sections and keys that are not known, naming the near miss.
+
+    `where` begins the message; `more` are sections that the file may have besides, and are not in `settings` any more.
+    """
     for section, fields in settings.items():
         if section not in SECTIONS:
-            raise SettingsError(f"{where}: there is no section {section!r}{_near(section, SECTIONS)}")
+            raise SettingsError(f"{where}: there is no section {section!r}{_near(section, [*SECTIONS, *more])}")
         if not isinstance(fields, dict):
             raise SettingsError(f"{where}: section {section} should be a table of keys and values, got {fields!r}")
         known = _keys(settings.get("task", {}).get("name"))[section]
