@@ -192,7 +192,7 @@ def test_training_stops_when_every_answer_is_right_or_patience_is_out(tmp_path, 
 def test_checkpoints_hold_no_pickle_and_tied_weights_stay_tied(tmp_path, text):
     run = make_run(tmp_path / "run", task=text, steps=3)
     list(train(run))
-    assert {p.suffix for p in run.path.rglob("*") if p.is_file()} <= {".safetensors", ".json", ".jsonl"}
+    assert {p.suffix for p in run.path.rglob("*") if p.is_file()} <= {".safetensors", ".json", ".jsonl", ".lock"}
     model, _ = run.trained()
     assert model.head.weight is model.embedding.weight
     assert not model.training

@@ -18,6 +18,8 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from latchwork.experiments.workers import PARENT
+
 _SECONDS_BETWEEN_LINES = 10.0
 _WIDEST = 1000
 """Columns of a table in a file at most."""
@@ -99,8 +101,14 @@ def set_threads(threads: int | None) -> None:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C (or SIGTERM) only makes the yielded function true; the second one interrupts at once."""
-    asked = threading.Event()
+    """The first Ctrl-C (or SIGTERM) only makes the yielded function true; the second one interrupts at once.
+
+    It is true as well when this is a worker of a sweep and the sweep is gone.
+    """
+    asked, parent = threading.Event(), int(os.environ.get(PARENT, 0))
+
+    def is_asked() -> bool:
+        return asked.is_set() or bool(parent and os.getppid() != parent)
 
     def handle(number: int, frame: object) -> None:
         if asked.is_set():
@@ -110,7 +118,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked.is_set
+        yield is_asked
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

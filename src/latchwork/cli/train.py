@@ -18,6 +18,7 @@ from latchwork.training.loop import End, Resumed, Step, Validation, first_says, 
 from latchwork.training.recipe import Recipe
 from latchwork.training.recipes import INDUCTION_MODEL, INDUCTION_RECIPE, TEXT_MODEL, TEXT_RECIPE
 from latchwork.training.run import Run
+from latchwork.training.settings import assigned
 
 
 @dataclass(kw_only=True)
@@ -27,6 +28,11 @@ class _Train:
     task: Any
     model: CascadeConfig = field(default_factory=CascadeConfig.small)
     recipe: Recipe = field(default_factory=Recipe)
+    config: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    """Read settings from a TOML, YAML or JSON file with sections task, model and recipe, such as the config.json of a
+    run. May be given several times; later files, then --set, then other flags count."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """One setting, as in --set recipe.lr=0.003. May be given several times."""
     out: Path | None = None
     """The run folder; by default runs/TASK-SEED, with a number where that exists."""
     threads: int | None = None
@@ -84,6 +90,9 @@ class Resume:
 
     run_folder: tyro.conf.Positional[Path]
     """The folder of the run."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Change the recipe from here on, as in --set recipe.steps=2000 to train a finished run further. May be given
+    several times."""
     threads: int | None = None
     """Threads to compute with; by default PyTorch's choice."""
     json: bool = False
@@ -91,7 +100,15 @@ class Resume:
 
     def run(self) -> int:
         set_threads(self.threads)
-        return train_and_report(Run.open(self.run_folder), resume=True, as_json=self.json)
+        run = Run.open(self.run_folder)
+        settings = assigned(self.set)
+        if other := sorted(settings.keys() - {"recipe"}):
+            raise ValueError(f"only the recipe of a run can be changed, not its {other[0]}")
+        if settings:
+            run = run.changed(dataclasses.replace(run.recipe, **settings["recipe"]))
+            if IS_MAIN:
+                run.write_config()
+        return train_and_report(run, resume=True, as_json=self.json)
 
 
 TRAIN = Union[  # noqa: UP007
@@ -118,7 +135,7 @@ def train_and_report(run: Run, *, resume: bool, as_json: bool = False) -> int:
     """Train with progress, write the report, say what is where; returns the exit status."""
     describe(run)
     result: dict[str, Any] = {"run": str(run.path)}
-    end = End(0, "stopped")
+    end, began = End(0, "stopped"), -1
     with interruptible() as stop:
         bar: Bar | None = None
         try:
@@ -131,6 +148,7 @@ def train_and_report(run: Run, *, resume: bool, as_json: bool = False) -> int:
                     for complaint in event.complaints:
                         say(f"passed over a checkpoint: {complaint}")
                     say(f"going on after step {event.step:,}")
+                    began = event.step
                 elif isinstance(event, Validation):
                     say(_validation_line(run, event))
                     result.update(event.score.to_dict())
@@ -148,6 +166,8 @@ def train_and_report(run: Run, *, resume: bool, as_json: bool = False) -> int:
         say(f"stopped at step {end.step:,}; go on with `latchwork train resume {run.path}`")
         return 130
     say(f"{_REASONS[end.reason]} after {end.step:,} updates; the best model is {run.best().path}")
+    if began == end.step:
+        say(f"nothing was left to do; {_MORE[end.reason].format(run=run.path)}")
     return 0
 
 
@@ -155,6 +175,13 @@ _REASONS = {
     "perfect": "every validation answer is right",
     "patience": "the validation loss has not fallen for a while: stopped",
     "finished": "finished",
+}
+
+
+_MORE = {
+    "perfect": "to go on all the same: `latchwork train resume {run} --set recipe.stop_when_perfect=False`",
+    "patience": "to go on all the same: `latchwork train resume {run} --set recipe.patience=None`",
+    "finished": "to train further: `latchwork train resume {run} --set recipe.steps=N`",
 }
 
 

@@ -7,11 +7,13 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 
 from latchwork.evaluation.measure import Score, score_streams
 from latchwork.models.cascade_lm import CascadeLM
@@ -19,7 +21,7 @@ from latchwork.training import checkpoint
 from latchwork.training.data import updates
 from latchwork.training.learner import Learner
 from latchwork.training.progress import Progress
-from latchwork.training.run import Run
+from latchwork.training.run import Run, RunError
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -87,6 +89,11 @@ def train(run: Run, *, resume: bool = False, stop: Callable[[], bool] = lambda: 
     install when accelerate is missing.
     """
     accelerator = make_accelerator()
+    with _alone(run, accelerator):
+        yield from _train(run, accelerator, resume, stop)
+
+
+def _train(run: Run, accelerator: Accelerator, resume: bool, stop: Callable[[], bool]) -> Iterator[Event]:
     recipe, task = run.recipe, run.task
     torch.manual_seed(recipe.seed)
     learner = Learner(run.build(), recipe, accelerator)
@@ -140,6 +147,8 @@ def train(run: Run, *, resume: bool = False, stop: Callable[[], bool] = lambda: 
         )
         if reason == "stopped":
             progress.save(run, learner, is_best=False)
+        else:
+            metrics.record(progress.step, {"end": reason})
     yield End(progress.step, reason)
 
 
@@ -150,6 +159,19 @@ def make_accelerator() -> Accelerator:
     except ImportError:
         raise ImportError("training needs accelerate: pip install 'latchwork[train]'") from None
     return Accelerator(mixed_precision="no", cpu=not torch.accelerator.is_available())
+
+
+@contextmanager
+def _alone(run: Run, accelerator: Accelerator) -> Iterator[None]:
+    """Refuse a run that another process is training: both would write its checkpoints."""
+    if not accelerator.is_main_process:
+        yield
+        return
+    try:
+        with FileLock(run.path / "run.lock", timeout=0):
+            yield
+    except Timeout:
+        raise RunError(f"{run.path} is being trained by another process") from None
 
 
 def first_says(value: T) -> T:
@@ -214,13 +236,10 @@ class _Metrics:
             self.lines.flush()
         if self.board is not None:
             for name, value in values.items():
-                scalars = (
-                    {f"{name}/{k}": v for k, v in value.items()}
-                    if isinstance(value, dict)
-                    else {f"train/{name}": value}
-                )
-                for tag, scalar in scalars.items():
-                    self.board.add_scalar(tag, scalar, step)
+                scalars = value if isinstance(value, dict) else {name: value}
+                for key, scalar in scalars.items():
+                    if not isinstance(scalar, str):
+                        self.board.add_scalar(f"{'validation' if scalars is value else 'train'}/{key}", scalar, step)
 
 
 def _board(run: Run, step: int) -> Any:

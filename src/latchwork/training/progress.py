@@ -60,7 +60,7 @@ class Progress:
         learner.restore(found.tensors(), self.step)
         learner.scaler.load_state_dict(state["scaler"])
         if main:
-            kept = [record for record in run.records() if record["step"] <= self.step]
+            kept = [record for record in run.records() if record["step"] <= self.step and "end" not in record]
             run.metrics.write_text("".join(json.dumps(record) + "\n" for record in kept), "utf-8")
         return complaints
 
