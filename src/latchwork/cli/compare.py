@@ -46,7 +46,10 @@ class Compare:
         else:
             _show(comparison)
         try:
-            write_text(files[0], comparison_page(comparison, self.out.parent))
+            groups = comparison.groups
+            with Bar("drawing states", len(groups)) as bar:
+                page = comparison_page(comparison, self.out.parent, lambda n: bar.update(n, groups[n - 1].label))
+            write_text(files[0], page)
             say(f"report: {self.out}")
         except ImportError as error:
             say(f"no report: {error}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,6 +14,7 @@ from latchwork.evaluation.groups import SECTIONS, Group, short, task_title
 from latchwork.evaluation.measure import percent, share_percent
 from latchwork.evaluation.outcome import Outcome
 from latchwork.evaluation.page import Markup, escape, figures, page, table
+from latchwork.evaluation.report import states
 from latchwork.evaluation.statistics import Summary
 
 _NOTHING = "–"
@@ -31,6 +32,7 @@ th.span { text-align: center; padding-bottom: 0; border-bottom: 0; }
 .warning { background: #fff8e6; border-left: 4px solid #d9a40d; padding: .5rem 1rem; margin: 1rem 0; }
 .warning ul { margin: 0; padding-left: 1.2rem; }
 .explained { color: #5b6b7b; font-size: .85rem; max-width: 60rem; }
+.states { max-width: 60rem; margin: .3rem 0 1rem; } details { margin: .3rem 0; }
 a { color: #1f6feb; } summary { cursor: pointer; }
 """
 _EXPLAINED = (
@@ -43,8 +45,10 @@ _EXPLAINED = (
 )
 
 
-def comparison_page(comparison: Comparison, folder: Path) -> str:
+def comparison_page(comparison: Comparison, folder: Path, seen: Callable[[int], None] = lambda count: None) -> str:
     """The report as HTML; links to the reports of the runs are relative to `folder`, in which it is to lie.
+
+    `seen` hears of how many groups the states have been drawn.
 
     Raises: ImportError with what to install when matplotlib is missing.
     """
@@ -62,6 +66,11 @@ def comparison_page(comparison: Comparison, folder: Path) -> str:
     ]
     for title, groups in sections.items():
         body += [f"<h2>{escape(title)}</h2>", _curves(title, groups, numbers)]
+    drawn = ["<h2>States</h2>", "<p>Of the first run of each configuration that has a trained model.</p>"]
+    for count, group in enumerate(comparison.groups, 1):
+        drawn.append(_states(group, numbers, opened=count == 1))
+        seen(count)
+    body += drawn
     body += ["<h2>What differs</h2>", _differences(comparison, numbers)]
     body += ["<h2>Runs</h2>", _runs(comparison.groups, numbers, folder)]
     return page("latchwork: comparison", body, _STYLE)
@@ -182,6 +191,17 @@ def _curves(title: str, groups: Sequence[Group], numbers: dict[int, int]) -> str
     )
     legend = "".join(f"<span>{_labelled(group, numbers)}</span>" for group in groups)
     return f'<div class="legend">{legend}</div>{missing}<div class="charts">{"".join(parts)}</div>'
+
+
+def _states(group: Group, numbers: dict[int, int], opened: bool) -> str:
+    """Of the first run with a trained model, folded away unless `opened`."""
+    run = next((o.run for o in group.outcomes if (o.run.path / "best.json").exists()), None)
+    shown = "<p>No run has a trained model.</p>" if run is None else states(run)
+    name = "" if run is None else f" · {escape(run.path.name)}"
+    return (
+        f"<details{' open' if opened else ''}><summary>{_labelled(group, numbers)}{name}</summary>"
+        f'<div class="states">{shown}</div></details>'
+    )
 
 
 def _differences(comparison: Comparison, numbers: dict[int, int]) -> str:

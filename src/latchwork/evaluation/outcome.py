@@ -36,7 +36,7 @@ class Outcome:
     perfect: int | None
     """The update after which every validation answer was right for the first time."""
     end: str | None
-    """Why training has ended, as in `latchwork.training.loop.End`; None if it has not."""
+    """Why training has ended: "perfect", "patience" or "finished"; None if it has not."""
     evaluation: dict[str, Any] | None
     """The content of ``evaluation.json``."""
     notes: list[str]
@@ -81,11 +81,9 @@ def read_outcome(run: Run) -> Outcome:
     records = list(run.records())
     validations = [(r["step"], _checked_validation(run, r)) for r in records if "validation" in r]
     losses = [(r["step"], float(r["loss"])) for r in records if _is_number(r.get("loss"))]
-    end, best, perfect = _replay(run, validations)
-    notes = []
-    if end is None:
-        end, why = _finished(run, validations)
-        notes += [why] if why else []
+    best, perfect = _replay(run, validations)
+    updates = max((r["step"] for r in records), default=0)
+    notes = [] if run.ended else [f"training has not ended: {updates:,} updates so far"]
     evaluation = None
     try:
         evaluation = read_evaluation(run)
@@ -96,12 +94,12 @@ def read_outcome(run: Run) -> Outcome:
     return Outcome(
         run=run,
         parameters=count_parameters(run),
-        updates=max((r["step"] for r in records), default=0),
+        updates=updates,
         losses=[(step, loss) for step, loss in losses if math.isfinite(loss)],
         validations=validations,
         best=best,
         perfect=perfect,
-        end=end,
+        end=run.ended,
         evaluation=evaluation,
         notes=notes,
     )
@@ -163,8 +161,8 @@ def lengths_shown(length: int, chunk: int) -> list[int]:
     return [*shown, chunks]
 
 
-def _replay(run: Run, validations: Iterable[Validation]) -> tuple[str | None, Validation | None, int | None]:
-    """Why training ended before its last update if it did, the best validation, and the first perfect one's update."""
+def _replay(run: Run, validations: Iterable[Validation]) -> tuple[Validation | None, int | None]:
+    """The best validation, and the update of the first perfect one."""
     progress, best, perfect = Progress(), None, None
     for step, figures in validations:
         progress.step = step
@@ -178,19 +176,7 @@ def _replay(run: Run, validations: Iterable[Validation]) -> tuple[str | None, Va
             best = (step, figures)
         if perfect is None and progress.perfect and run.task.measure == "accuracy":
             perfect = step
-    return progress.ended(run.recipe, run.task), best, perfect
-
-
-def _finished(run: Run, validations: list[Validation]) -> tuple[str | None, str]:
-    """ "finished" if the last update has been validated, and otherwise what is to be said about it."""
-    last = validations[-1][0] if validations else 0
-    try:
-        total = run.recipe.steps or run.recipe.total_steps(run.task.epoch_size(run.recipe.train_sequences))
-    except (OSError, ValueError) as error:
-        return None, f"whether training has ended cannot be told: {error}"
-    if last == total:
-        return "finished", ""
-    return None, f"training has not ended: validated at update {last:,} of {total:,}"
+    return best, perfect
 
 
 def _about_evaluation(run: Run, evaluation: dict[str, Any] | None) -> list[str]:

@@ -13,6 +13,7 @@ from latchwork.evaluation.groups import task_title
 from latchwork.evaluation.measure import percent
 from latchwork.evaluation.outcome import count_parameters, lengths_shown, read_evaluation
 from latchwork.evaluation.page import figures, page, table
+from latchwork.evaluation.states import run_states
 from latchwork.files import write_text
 from latchwork.training.run import Run, RunError
 
@@ -37,9 +38,26 @@ def write_report(run: Run) -> Path:
         body += ["<h2>Learning curve</h2>", _learning_curve(run, losses, validations)]
     if evaluation and "chunks" in evaluation:
         body += ["<h2>Accuracy against length</h2>", _length_curve(evaluation), _length_table(evaluation)]
+    if (run.path / "best.json").exists():
+        body += ["<h2>States</h2>", states(run)]
     body += ["<h2>Configuration</h2>", _configuration(run)]
     write_text(run.report, page(title, body))
     return run.report
+
+
+def states(run: Run) -> str:
+    """The states of the best model while it reads a sample, layer by layer; or why they cannot be shown."""
+    try:
+        what, pictures = run_states(run)
+    except (OSError, ValueError, RuntimeError) as error:
+        return f"<p>Not shown: {html.escape(str(error))}</p>"
+    return f"<p>The kept model reads {what}. {_STATES}</p>" + "".join(pictures)
+
+
+_STATES = (
+    "A row is a state of a unit, a column a step. A dot marks a step at which the unit was set; a colour that does not "
+    "change is a state that is kept."
+)
 
 
 def _evaluation(run: Run) -> tuple[dict[str, Any] | None, str]:
