@@ -59,7 +59,7 @@ def browser(tmp_path) -> Callable[..., Opened]:
             run(f"--screenshot={picture}", path.as_uri())
         text = re.sub(r"<style.*?</style>|<svg.*?</svg>", "", opened.stdout, flags=re.S)
         errors = [line for line in opened.stderr.splitlines() if "CONSOLE" in line]
-        return Opened(opened.stdout, text, errors)
+        return Opened(opened.stdout, text.replace("&nbsp;", " "), errors)
 
     return open_page
 

@@ -17,6 +17,8 @@ from latchwork.evaluation.comparison_charts import thinned
 from latchwork.evaluation.comparison_page import comparison_page
 from latchwork.evaluation.groups import differences, group
 from latchwork.evaluation.outcome import length_curve, read_evaluation, read_outcome, worst_chunk
+from latchwork.evaluation.report import write_report
+from latchwork.evaluation.states import run_states, sample
 from latchwork.evaluation.statistics import bootstrap, wilson
 from latchwork.tasks import get
 from latchwork.training.recipe import Recipe
@@ -289,6 +291,9 @@ def test_the_report_shows_everything_in_a_browser(trained, tmp_path, browser):
     assert opened.dom.count("report.html") == 1
     assert "<i>" not in opened.dom
     assert opened.dom.count("accuracy against length") == 2
+    assert opened.dom.count("States of the units of layer") == 2 * 4
+    assert opened.dom.count("<details open") == 1
+    assert "the first 64 bytes of the held-out part" in opened.text
     addresses = re.findall(r'(?:src|href)\s*=\s*"([^"]*)"', page.read_text("utf-8"))
     assert all(a.startswith(("#", "data:", "../runs")) for a in addresses)
     assert "<script" not in opened.dom
@@ -297,3 +302,31 @@ def test_the_report_shows_everything_in_a_browser(trained, tmp_path, browser):
 def test_the_report_is_the_same_every_time(trained):
     pages = [comparison_page(read_runs(find_runs([trained])), trained) for _ in range(2)]
     assert pages[0] == pages[1]
+
+
+def test_a_run_without_a_whole_checkpoint_has_no_states_and_says_why(trained, tmp_path):
+    shutil.copytree(trained / "many-0", tmp_path / "runs" / "many-0")
+    run = Run.open(tmp_path / "runs" / "many-0")
+    page = write_report(run).read_text("utf-8")
+    assert page.count("States of the units of layer") == 2
+    weights = run.best().path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    for text in (
+        write_report(run).read_text("utf-8"),
+        comparison_page(read_runs(find_runs([tmp_path / "runs"])), tmp_path),
+    ):
+        assert "Not shown: " in text
+        assert "is damaged: its checksum is not the one written with it" in text
+        assert "States of the units" not in text
+
+
+@pytest.mark.parametrize("name", ["many-0", "heads-0", "text-0"])
+def test_states_are_those_of_the_sample(trained, name):
+    run = Run.open(trained / name)
+    tokens = sample(run.task, run.recipe.seed)
+    assert len(tokens) == 64
+    what, pictures = run_states(run)
+    assert "64" in what
+    assert len(pictures) == 2
+    if name == "text-0":
+        assert bytes(tokens.tolist()) in (trained / "words.txt").read_bytes()

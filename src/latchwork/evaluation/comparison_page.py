@@ -16,6 +16,7 @@ from latchwork.evaluation.outcome import Outcome
 from latchwork.evaluation.page import Markup, escape, figures, page, table
 from latchwork.evaluation.report import states
 from latchwork.evaluation.statistics import Summary
+from latchwork.training.run import Run
 
 _NOTHING = "–"
 _STYLE = """
@@ -27,6 +28,7 @@ td small.note { white-space: normal; color: #8a5a00; min-width: 14rem; }
 td, th { padding-right: 1.1rem; } td:last-child, th:last-child { padding-right: .2rem; }
 th.span { text-align: center; padding-bottom: 0; border-bottom: 0; }
 .swatch { display: inline-block; width: 1.1rem; border-top: .3rem; vertical-align: .15rem; margin-right: .5rem; }
+td .label { display: block; white-space: normal; min-width: 12rem; max-width: 26rem; }
 .legend { display: flex; flex-wrap: wrap; gap: .1rem 1.5rem; margin: .3rem 0; }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(22rem, 1fr)); gap: .5rem 1.5rem; }
 .warning { background: #fff8e6; border-left: 4px solid #d9a40d; padding: .5rem 1rem; margin: 1rem 0; }
@@ -66,11 +68,11 @@ def comparison_page(comparison: Comparison, folder: Path, seen: Callable[[int], 
     ]
     for title, groups in sections.items():
         body += [f"<h2>{escape(title)}</h2>", _curves(title, groups, numbers)]
-    drawn = ["<h2>States</h2>", "<p>Of the first run of each configuration that has a trained model.</p>"]
-    for count, group in enumerate(comparison.groups, 1):
-        drawn.append(_states(group, numbers, opened=count == 1))
+    body += ["<h2>States</h2>", "<p>Of the first run of each configuration that has a trained model.</p>"]
+    shown = [_first_trained(group) for group in comparison.groups]
+    for count, (group, run) in enumerate(zip(comparison.groups, shown, strict=True), 1):
+        body.append(_states(group, run, numbers, opened=run is not None and not any(shown[: count - 1])))
         seen(count)
-    body += drawn
     body += ["<h2>What differs</h2>", _differences(comparison, numbers)]
     body += ["<h2>Runs</h2>", _runs(comparison.groups, numbers, folder)]
     return page("latchwork: comparison", body, _STYLE)
@@ -135,9 +137,16 @@ def _summary(groups: Sequence[Group], numbers: dict[int, int]) -> str:
 
 
 def _labelled(group: Group, numbers: dict[int, int], notes: Sequence[str] = ()) -> Markup:
-    number = numbers[id(group)]
-    swatch = f'<span class="swatch" style="border-top-style:{dashes(number)};border-color:{colour(number)}"></span>'
-    return Markup(f"{swatch}{escape(group.label)}{_notes(notes)}")
+    swatch = _swatch(numbers[id(group)])
+    # lines break between settings only
+    label = ", ".join(escape(part.replace(" ", "\N{NO-BREAK SPACE}")) for part in group.label.split(", "))
+    return Markup(f'<span class="label">{swatch}{label}</span>{_notes(notes)}')
+
+
+def _swatch(number: int) -> Markup:
+    """How the lines of a group look."""
+    look = f"border-top-style:{dashes(number)};border-color:{colour(number)}"
+    return Markup(f'<span class="swatch" style="{look}"></span>')
 
 
 def _notes(notes: Sequence[str]) -> str:
@@ -193,9 +202,12 @@ def _curves(title: str, groups: Sequence[Group], numbers: dict[int, int]) -> str
     return f'<div class="legend">{legend}</div>{missing}<div class="charts">{"".join(parts)}</div>'
 
 
-def _states(group: Group, numbers: dict[int, int], opened: bool) -> str:
-    """Of the first run with a trained model, folded away unless `opened`."""
-    run = next((o.run for o in group.outcomes if (o.run.path / "best.json").exists()), None)
+def _first_trained(group: Group) -> Run | None:
+    return next((o.run for o in group.outcomes if (o.run.path / "best.json").exists()), None)
+
+
+def _states(group: Group, run: Run | None, numbers: dict[int, int], opened: bool) -> str:
+    """Of a run of the group, folded away unless `opened`."""
     shown = "<p>No run has a trained model.</p>" if run is None else states(run)
     name = "" if run is None else f" · {escape(run.path.name)}"
     return (
@@ -210,7 +222,7 @@ def _differences(comparison: Comparison, numbers: dict[int, int]) -> str:
         return "<p>Nothing but the seed.</p>"
     head = ["", *(short(key, keys) for key in keys)]
     rows = [
-        [_labelled(group, numbers), *(str(group.settings.get(key, _NOTHING)) for key in keys)]
+        [_swatch(numbers[id(group)]), *(str(group.settings.get(key, _NOTHING)) for key in keys)]
         for group in comparison.groups
     ]
     same = [

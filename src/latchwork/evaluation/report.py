@@ -143,7 +143,7 @@ def _length_curve(evaluation: dict[str, Any]) -> str:
     axes.set_xlabel("length, steps")
     axes.set_ylabel("accuracy, %")
     axes.set_ylim(0, 103)
-    axes.legend(frameon=False, loc="center right")
+    axes.legend(frameon=False, loc="best")
     return to_svg(figure, "Accuracy in every chunk against length")
 
 
