@@ -24,6 +24,10 @@ from latchwork.tasks import get
 from latchwork.training.recipe import Recipe
 from latchwork.training.run import Run, RunError
 
+WHOLE = (
+    '{"chunks": {"correct": [1], "scored": [1]}, "chunk": 8, "length": 8, "sequences": 1, '
+    '"correct": 1, "scored": 1, "floor": 1}'
+)
 LATCHING = get("latching", size=4)
 QUICK = Recipe(steps=30, validate_every=10)
 
@@ -240,7 +244,9 @@ def test_a_broken_run_among_good_ones_is_named_and_the_rest_goes_on(trained, tmp
         ('{"chunks": {"correct": [1], "scored": [1, 2]}}', "do not fit together"),
         ('{"chunks": {"correct": [2], "scored": [1]}}', "do not fit together"),
         ('{"chunks": {"correct": [1], "scored": [1]}, "chunk": 8, "length": 9}', "1 chunks are not its length"),
-        ('{"chunks": {"correct": [1], "scored": [1]}, "chunk": 8, "length": 8, "correct": NaN}', "correct is nan"),
+        (WHOLE.replace('"correct": 1,', '"correct": NaN,'), "correct is nan and no number"),
+        (WHOLE.replace('"correct": 1,', '"correct": 2,'), "its counts do not fit together"),
+        (WHOLE.replace('"floor": 1', '"floor": 37.5'), "its counts do not fit together"),
     ],
 )
 def test_a_broken_evaluation_costs_the_evaluation_only(tmp_path, content, message):

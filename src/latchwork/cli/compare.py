@@ -31,6 +31,8 @@ class Compare:
             raise ValueError("no runs to compare: name folders of runs, or folders that hold such folders")
         if self.out.suffix != ".html":
             raise ValueError(f"--out must end in .html, got {str(self.out)!r}")
+        if (self.out.parent / "config.json").exists():
+            raise ValueError(f"--out {str(self.out)!r} is in the folder of a run, whose files it could replace")
         paths = find_runs(self.runs)
         with Bar("reading runs", len(paths)) as bar:
             comparison = read_runs(paths, lambda count: bar.update(count, paths[count - 1].name))

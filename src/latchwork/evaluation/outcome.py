@@ -119,11 +119,11 @@ def read_evaluation(run: Run) -> dict[str, Any] | None:
         raise RunError(f"{file} is damaged: {error}") from None
     if not isinstance(content, dict):
         raise RunError(f"{file} is damaged: it holds no object")
-    wanted: tuple[str, ...] = ("bits",) if run.task.measure != "accuracy" else ("correct", "scored", "floor")
     if isinstance(run.task, RegularTask):
-        wanted += ("length", "sequences", "chunk")
         _check_chunks(file, content)
-    _check_numbers(file, content, wanted)
+        _check_numbers(file, content, ("sequences",))
+    _check_numbers(file, content, ("bits",) if run.task.measure != "accuracy" else ())
+    _check_score(file, content)
     return content
 
 
@@ -194,8 +194,16 @@ def _about_evaluation(run: Run, evaluation: dict[str, Any] | None) -> list[str]:
 
 def _checked_validation(run: Run, record: dict[str, Any]) -> dict[str, Any]:
     figures = record["validation"]
-    _check_numbers(run.metrics, figures, ("loss", "bits", "correct", "scored", "floor"), f"step {record['step']}: ")
+    where = f"step {record['step']}: "
+    _check_numbers(run.metrics, figures, ("loss", "bits"), where)
+    _check_score(run.metrics, figures, where)
     return figures
+
+
+def _check_score(file: Path, content: dict[str, Any], where: str = "") -> None:
+    _check_numbers(file, content, ("correct", "scored", "floor"), where)
+    if not (0 <= content["correct"] <= content["scored"] and 0 <= content["floor"] <= 1):
+        raise RunError(f"{file} is damaged: {where}its counts do not fit together")
 
 
 def _check_chunks(file: Path, content: dict[str, Any]) -> None:
