@@ -83,7 +83,8 @@ def read_outcome(run: Run) -> Outcome:
     losses = [(r["step"], float(r["loss"])) for r in records if _is_number(r.get("loss"))]
     best, perfect = _replay(run, validations)
     updates = max((r["step"] for r in records), default=0)
-    notes = [] if run.ended else [f"training has not ended: {updates:,} updates so far"]
+    end = run.ended if isinstance(run.ended, str) else None
+    notes = [] if end else [f"training has not ended: {updates:,} updates so far"]
     evaluation = None
     try:
         evaluation = read_evaluation(run)
@@ -99,7 +100,7 @@ def read_outcome(run: Run) -> Outcome:
         validations=validations,
         best=best,
         perfect=perfect,
-        end=run.ended,
+        end=end,
         evaluation=evaluation,
         notes=notes,
     )
