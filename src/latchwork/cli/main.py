@@ -15,12 +15,14 @@ from latchwork.cli.evaluate import Evaluate
 from latchwork.cli.generate import Generate
 from latchwork.cli.info import Info
 from latchwork.cli.train import TRAIN
+from latchwork.cli.view import View
 
 Command = Union[  # noqa: UP007  (tyro reads the annotations of its members)
     Annotated[Demo, tyro.conf.subcommand("demo")],
     Annotated[TRAIN, tyro.conf.subcommand("train", description="Train a model and keep it in a run folder.")],
     Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
     Annotated[Generate, tyro.conf.subcommand("generate")],
+    Annotated[View, tyro.conf.subcommand("view")],
     Annotated[
         BENCH,
         tyro.conf.subcommand(
@@ -36,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = tyro.cli(
         Command,
         prog="latchwork",
-        description="Recurrent networks with exact memory: train, evaluate, generate.",
+        description="Recurrent networks with exact memory: train, evaluate, generate, view.",
         args=arguments,
         config=(tyro.conf.FlagConversionOff, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
     )
