@@ -15,7 +15,7 @@ from latchwork.evaluation.trace import LayerTrace, Trace, trace
 from latchwork.state import State
 from latchwork.tasks import IGNORE, RegularTask, Text
 from latchwork.training.run import Run
-from latchwork.viewer.tokens import read_tokens
+from latchwork.viewer.tokens import TokenError, read_tokens
 
 MOST_TOKENS = 2000
 _MOST_NUMBERS = 2_000_000
@@ -65,24 +65,36 @@ class Viewer:
             "most_tokens": self.most_tokens,
         }
 
-    def read(self, question: Any) -> tuple[list[int], int]:
-        """The tokens of a question, and how many of them need no columns.
+    def reply(self, question: Any) -> dict[str, Any]:
+        """Answer a question: ``tokens``, a list of names and numbers or names with spaces between them, or ``text``;
+        ``skip``, how many steps at the start are known already; ``partial``, to answer up to the first token that is
+        none instead of refusing.
 
+        Returns: see `answer`; with ``partial`` also ``problem``, None if there is none.
         Raises: ValueError with one line for what is not a question.
         """
         if not isinstance(question, dict) or len({"tokens", "text"} & question.keys()) != 1:
             raise ValueError('a question is an object with either "tokens" or "text"')
-        if unknown := sorted(question.keys() - {"tokens", "text", "skip"}):
+        if unknown := sorted(question.keys() - {"tokens", "text", "skip", "partial"}):
             raise ValueError(f"a question has no {unknown[0][:40]!r}")
-        tokens = self._read_tokens(question)
+        skip, partial = question.get("skip", 0), question.get("partial", False)
+        if not isinstance(partial, bool):
+            raise ValueError("partial must be true or false")
+        problem = None
+        try:
+            tokens = self._read(question)
+        except TokenError as error:
+            if not partial:
+                raise
+            problem, tokens = error.to_dict(), error.before
         if len(tokens) > self.most_tokens:
             raise ValueError(f"at most {self.most_tokens:,} tokens of this model are shown, got {len(tokens):,}")
-        skip = question.get("skip", 0)
         if isinstance(skip, bool) or not isinstance(skip, int) or not 0 <= skip <= len(tokens):
             raise ValueError(f"skip must be an integer in 0 … {len(tokens)}")
-        return tokens, skip
+        answer = self.answer(tokens, skip)
+        return {**answer, "problem": problem} if partial else answer
 
-    def _read_tokens(self, question: dict[str, Any]) -> list[int]:
+    def _read(self, question: dict[str, Any]) -> list[int]:
         if "text" in question:
             if not isinstance(self.task, Text):
                 raise ValueError(f"task {self.task.name} reads tokens and not text")

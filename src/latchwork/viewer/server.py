@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._check_host()
             status, (kind, content) = 200, find(urlsplit(self.path))
         except TokenError as error:
-            status, (kind, content) = 400, _json({"error": str(error), "position": error.position, "near": error.near})
+            status, (kind, content) = 400, _json({"error": str(error), **error.to_dict()})
         except (ValueError, RecursionError) as error:
             status, (kind, content) = 400, _json({"error": str(error)})
         except _HTTPError as error:
@@ -132,8 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _post(self, url: Any) -> tuple[str, bytes]:
         if url.path != "/api/trace":
             raise _HTTPError(404, "there is nothing here")
-        viewer = self.server.viewer
-        return _json(viewer.answer(*viewer.read(self._body())))
+        return _json(self.server.viewer.reply(self._body()))
 
     def _body(self) -> Any:
         if self.headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":

@@ -10,12 +10,18 @@ from typing import Any
 class TokenError(ValueError):
     """Something that is no token of the task."""
 
-    def __init__(self, message: str, position: int, near: list[str]) -> None:
-        super().__init__(message)
+    def __init__(self, problem: str, position: int, near: list[str]) -> None:
+        super().__init__(f"{problem}; did you mean {' or '.join(near)}?" if near else problem)
+        self.problem = problem
         self.position = position
         """Which one it is; the first is 1."""
         self.near = near
         """Names that look like it."""
+        self.before: list[int] = []
+        """The tokens before it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"problem": self.problem, "position": self.position, "near": self.near}
 
 
 def read_tokens(items: str | Sequence[Any], names: Sequence[str]) -> list[int]:
@@ -24,8 +30,14 @@ def read_tokens(items: str | Sequence[Any], names: Sequence[str]) -> list[int]:
     Raises: TokenError for the first item that is none.
     """
     numbers = {name: number for number, name in enumerate(names)}
-    items = items.split() if isinstance(items, str) else items
-    return [_read(item, i, numbers) for i, item in enumerate(items, 1)]
+    tokens: list[int] = []
+    for position, item in enumerate(items.split() if isinstance(items, str) else items, 1):
+        try:
+            tokens.append(_read(item, position, numbers))
+        except TokenError as error:
+            error.before = tokens
+            raise
+    return tokens
 
 
 def _read(item: Any, position: int, numbers: dict[str, int]) -> int:
@@ -34,12 +46,9 @@ def _read(item: Any, position: int, numbers: dict[str, int]) -> int:
             return numbers[item]
         if not (item.isascii() and item.isdigit() and len(item) < 10):
             near = difflib.get_close_matches(item[:40], numbers, n=5, cutoff=0.5)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise TokenError(f"token {position}, {_shown(item)}, is unknown{hint}", position, near)
+            raise TokenError(f"token {position}, {_shown(item)}, is unknown", position, near)
     elif isinstance(item, bool) or not isinstance(item, int):
-        raise TokenError(
-            f"token {position} must be a name or a number, got {_shown(item)}: {type(item).__name__}", position, []
-        )
+        raise TokenError(f"token {position} must be a name or a number, got {_shown(item)}", position, [])
     number = int(item)
     if not 0 <= number < len(numbers):
         raise TokenError(f"token {position} must be in 0 … {len(numbers) - 1}, got {_shown(item)}", position, [])

@@ -1,6 +1,6 @@
 // What happened at one step, in words.
+import { element } from "./app.js";
 import { before, heldSince, number, percent } from "./data.js";
-import { element } from "./strip.js";
 
 // The likeliest classes after step t.
 export function stepCard(trace, names, t) {

@@ -121,7 +121,7 @@ function drawChosen(c, map, view, x) {
   if (y < 0) return;
   c.strokeStyle = INK;
   c.lineWidth = 1.5;
-  c.strokeRect(LABEL - 1, y * h, view.width, h);
+  c.strokeRect(x(0), y * h, view.steps * w, h);
   c.lineWidth = 2.5;
   c.strokeRect(at, y * h, Math.max(2, w), h);
 }

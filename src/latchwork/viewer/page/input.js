@@ -1,5 +1,5 @@
 // From the text field to the server and back.
-import { element } from "./strip.js";
+import { button } from "./app.js";
 
 // The units of input: names for tokens, bytes for text.
 export function itemsOf(value, isText) {
@@ -20,7 +20,7 @@ export function commonStart(a, b) {
   return length;
 }
 
-// The answer of the server; throws an Error with its message, and `near` and `position` where it has them.
+// The answer of the server; throws an Error with its message.
 export async function ask(path, question) {
   const options = question && {
     method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question),
@@ -32,19 +32,17 @@ export async function ask(path, question) {
   } catch {
     throw new Error("the server does not answer; is latchwork view still running?");
   }
-  if (!response.ok) throw Object.assign(new Error(content.error), content);
+  if (!response.ok) throw new Error(content.error);
   return content;
 }
 
 // A toolbar of tokens; one of them takes the focus, arrow keys move it.
-export function fillVocabulary(box, names, labels, append) {
+export function fillVocabulary(box, names, append) {
   names.forEach((name, i) => {
-    const button = element("button", "", labels[i]);
-    button.type = "button";
-    button.tabIndex = i ? -1 : 0;
-    button.setAttribute("aria-label", `Append ${labels[i]}`);
-    button.addEventListener("click", () => append(name));
-    box.append(button);
+    const node = button(name, () => append(name));
+    node.tabIndex = i ? -1 : 0;
+    node.setAttribute("aria-label", `Append ${name}`);
+    box.append(node);
   });
   box.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];

@@ -2,7 +2,7 @@
 import { LABEL, prepare } from "./heat.js";
 import { extent, number } from "./data.js";
 
-export const HEIGHT = 148;
+export const HEIGHT = 136;
 const TOP = 26, BOTTOM = 10, X = "#1c2733", R = "#d9730d", S = "#1f6feb";
 
 // unit: {layer, row, title}; view as for drawHeat.
@@ -24,6 +24,7 @@ export function drawPlot(canvas, trace, unit, view) {
   steps(c, floor, null, first, last, x, y, w, S, 1.5);
   steps(c, states, layer.start[unit.row], first, last, x, y, w, X, 2.5);
   c.strokeStyle = "rgba(28,39,51,.35)";
+  c.lineWidth = 1;
   c.strokeRect(x(view.chosen.step) + 0.5, TOP - 6, Math.max(1, w - 1), HEIGHT);
   c.restore();
   drawAxis(c, low, high, y, width);
@@ -77,10 +78,10 @@ function drawAxis(c, low, high, y, width) {
   c.textAlign = "right";
   c.textBaseline = "middle";
   c.fillStyle = "#5b6b7b";
-  const middle = low < 0 && high > 0 ? [0] : [(low + high) / 2];
-  for (const value of [low + 0.07 * (high - low), ...middle, high - 0.07 * (high - low)]) {
-    c.fillText(number(value, 2), LABEL - 8, y(value));
-  }
+  const ends = [low + 0.07 * (high - low), high - 0.07 * (high - low)];
+  const middle = low < 0 && high > 0 ? 0 : (low + high) / 2;
+  const room = ends.every((value) => Math.abs(y(value) - y(middle)) > 11);
+  for (const value of room ? [middle, ...ends] : ends) c.fillText(number(value, 2), LABEL - 8, y(value));
   c.fillStyle = "#dde3ea";
   c.fillRect(LABEL - 1, TOP - 6, 1, HEIGHT);
   if (low < 0 && high > 0) c.fillRect(LABEL, y(0) - 0.5, width, 1);

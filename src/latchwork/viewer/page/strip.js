@@ -1,15 +1,9 @@
 // Tokens and predictions above the heat maps: text where columns are wide enough, colours where they are not.
+import { element } from "./app.js";
 import { LABEL, prepare } from "./heat.js";
 import { isRight, percent } from "./data.js";
 
 const READABLE = 24, HEIGHT = 93;
-
-export function element(name, className, text) {
-  const node = document.createElement(name);
-  if (className) node.className = className;
-  if (text !== undefined) node.textContent = text;
-  return node;
-}
 
 // What a step says, for people who do not see it.
 export function sentence(trace, names, t) {
@@ -23,6 +17,7 @@ export function drawStrip(cells, canvas, trace, names, view, choose) {
   const { w, left, width, steps } = view, readable = w >= READABLE;
   const first = Math.max(0, Math.floor(left / w)), last = Math.min(steps, Math.ceil((left + width - LABEL) / w));
   const c = prepare(canvas, width, HEIGHT);
+  cells.parentElement.classList.toggle("narrow", !readable);
   cells.replaceChildren(...(readable ? range(first, last).map((t) => column(trace, names, view, t, choose)) : []));
   if (!readable) narrow(c, trace, view, first, last);
 }
