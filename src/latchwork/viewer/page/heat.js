@@ -30,10 +30,10 @@ export function paintStates(layer, order, steps, scale) {
     const values = layer.x[row];
     let [low, high] = [-most, most];
     if (scale === "unit") [low, high] = extent([values]);
-    const span = high - low || 1;
+    const span = high - low;
     for (let t = 0, at = 4 * y * image.width; t < steps; t += 1, at += 4) {
       const value = values[t];
-      const place = value === null ? 0 : (2 * (value - low)) / span - 1;
+      const place = value === null || low === high ? 0 : (2 * (value - low)) / span - 1;
       const end = place < 0 ? LOW : HIGH, far = value === null ? 0 : Math.abs(place);
       for (let k = 0; k < 3; k += 1) pixels.data[at + k] = MIDDLE[k] + (end[k] - MIDDLE[k]) * far;
       pixels.data[at + 3] = value === null ? 60 : 255;
@@ -43,7 +43,7 @@ export function paintStates(layer, order, steps, scale) {
   return { image, low: -most, high: most };
 }
 
-// view: left (scrolled), width, w and h of a cell, steps, rows [from, to) that are visible, chosen {step, row} or null.
+// view: left (scrolled), width, w and h of a cell, steps, rows [from, to) that are visible, chosen {step, row}, where row is −1 in the other layers.
 export function drawHeat(canvas, map, view) {
   const { w, h, left, width } = view, { order, layer, image, degree } = map;
   const c = prepare(canvas, width, order.length * h);
@@ -112,7 +112,6 @@ function diamond(path, x, y, size) {
 }
 
 function drawChosen(c, map, view, x) {
-  if (!view.chosen) return;
   const { w, h } = view, at = x(view.chosen.step);
   c.strokeStyle = "rgba(28,39,51,.35)";
   c.lineWidth = 1;
@@ -131,10 +130,14 @@ function drawNames(c, order, degree, view) {
   c.font = "10px system-ui, sans-serif";
   c.textAlign = "right";
   c.textBaseline = "middle";
-  for (let y = 0; y < order.length; y += degree) {
-    const unit = order[y] / degree, chosen = view.chosen && Math.floor(view.chosen.row / degree) === unit;
-    if ((y / degree) % every && !chosen) continue;
-    c.fillStyle = chosen ? INK : "#5b6b7b";
-    c.fillText(chosen ? `unit ${unit}` : String(unit), LABEL - 8, (y + degree / 2) * h + 0.5);
+  c.fillStyle = "#5b6b7b";
+  for (let y = 0; y < order.length; y += every * degree) {
+    c.fillText(String(order[y] / degree), LABEL - 8, (y + degree / 2) * h + 0.5);
   }
+  const unit = Math.floor(view.chosen.row / degree), at = order.indexOf(unit * degree);
+  if (at < 0) return;
+  const middle = (at + degree / 2) * h;
+  c.clearRect(0, middle - 9, LABEL - 4, 18);
+  c.fillStyle = INK;
+  c.fillText(`unit ${unit}`, LABEL - 8, middle + 0.5);
 }

@@ -21,8 +21,8 @@ export function drawPlot(canvas, trace, unit, view) {
   c.clip();
   if (n === 1) fillBetween(c, floor, ceilings[0], first, last, x, y, w);
   for (const ceiling of ceilings) steps(c, ceiling, null, first, last, x, y, w, R, n === 1 ? 1.5 : 1);
-  steps(c, floor, null, first, last, x, y, w, S, 1.5);
-  steps(c, states, layer.start[unit.row], first, last, x, y, w, X, 2.5);
+  steps(c, states, layer.start[unit.row], first, last, x, y, w, X, 3.5);
+  steps(c, floor, null, first, last, x, y, w, S, 1.5); // over x, so that both are to be seen where they are one
   c.strokeStyle = "rgba(28,39,51,.35)";
   c.lineWidth = 1;
   c.strokeRect(x(view.chosen.step) + 0.5, TOP - 6, Math.max(1, w - 1), HEIGHT);
