@@ -225,6 +225,7 @@ def test_help_is_there_for_every_command(tmp_path):
         "train resume",
         "evaluate",
         "generate",
+        "view",
         "bench",
         *(f"bench {what}" for what in ("scan", "step", "decode", "memory", "scaling", "gpu")),
         "info",

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
-import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 _OPTIONS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync --remote-debugging-pipe --hide-scrollbars"""
-_SECONDS = 60
-
-
-def find_chromium() -> str | None:
-    return shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
+_SECONDS = 30
+_LAUNCH = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)  # the browser reads commands here
+os.dup2(int(sys.argv[2]), 4)  # and answers here
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 class Browser:
@@ -28,19 +31,27 @@ class Browser:
         ours_in, theirs_out = os.pipe()
         theirs_in, ours_out = os.pipe()
         self._in, self._out = ours_in, ours_out
-        # the browser reads commands from descriptor 3 and answers on 4
-        shell = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}'
-        command = ["sh", "-c", shell, chromium, *_OPTIONS.split(), f"--user-data-dir={profile}", "about:blank"]
+        pipes = [fcntl.fcntl(pipe, fcntl.F_DUPFD, 10) for pipe in (theirs_in, theirs_out)]
+        os.close(theirs_in)
+        os.close(theirs_out)
+        options = [*_OPTIONS.split(), f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}"]
         self._process = subprocess.Popen(
-            [*command[:-1], f"--window-size={size[0]},{size[1]}", command[-1]],
-            pass_fds=(theirs_in, theirs_out),
+            [sys.executable, "-c", _LAUNCH, *map(str, pipes), chromium, *options, "about:blank"],
+            pass_fds=pipes,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        os.close(theirs_in)
-        os.close(theirs_out)
+        for pipe in pipes:
+            os.close(pipe)
         self._buffer, self._number, self._session = b"", 0, None
         self.problems: list[str] = []
+        try:
+            self._attach()
+        except BaseException:
+            self.close()
+            raise
+
+    def _attach(self) -> None:
         page = next(t for t in self._call("Target.getTargets")["targetInfos"] if t["type"] == "page")
         attached = self._call("Target.attachToTarget", targetId=page["targetId"], flatten=True)
         self._session = attached["sessionId"]

@@ -6,17 +6,17 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 
 import pytest
-from browser import Browser, find_chromium
 from test_answers import make_viewer
 
 from latchwork.tasks import get
-from latchwork.viewer.server import MOST_BYTES, page_files
+from latchwork.viewer.server import MOST_BYTES, ViewerServer, page_files
 
 
 def start(folder, *options: str) -> subprocess.Popen[str]:
@@ -128,9 +128,9 @@ def test_other_hosts_pages_and_methods_are_refused(port):
         assert call(port, "GET", f"/api/example?{query}")[0] == 400
 
 
-def test_only_this_machine_can_connect(port):
-    with socket.create_server(("127.0.0.2", port)):  # the port is free at every other address
-        pass
+def test_only_this_machine_can_connect(tmp_path):
+    with ViewerServer(make_viewer(tmp_path / "run", get("latching", size=4))) as server:
+        assert server.socket.getsockname()[0] == "127.0.0.1"
 
 
 def test_a_question_without_a_length_is_refused(port):
@@ -141,18 +141,20 @@ def test_a_question_without_a_length_is_refused(port):
 
 
 def test_a_port_that_is_taken_or_none_is_one_line(port, tmp_path):
-    folder = make_viewer(tmp_path / "run", get("latching", size=4)).run.path
-    for number, message in ((port, f"cannot listen on port {port}"), (70_000, "port must be in 0 … 65535")):
-        with start(folder, "--port", str(number)) as process:
-            assert process.communicate(timeout=60)[1].startswith(f"latchwork: error: {message}")
-        assert process.returncode == 1
+    viewer = make_viewer(tmp_path / "run", get("latching", size=4))
+    with pytest.raises(OSError, match=f"cannot listen on port {port}: "):
+        ViewerServer(viewer, port)
+    with pytest.raises(ValueError, match="port must be in 0 … 65535, got 70000"):
+        ViewerServer(viewer, 70_000)
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    chromium = find_chromium()
+    chromium = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
     if chromium is None or os.name != "posix":
         pytest.skip("no Chromium on this machine")
+    from browser import Browser  # has pipes of POSIX
+
     browser = Browser(chromium, tmp_path_factory.mktemp("profile"))
     yield browser
     browser.close()
@@ -226,7 +228,7 @@ def test_keys_and_clicks_choose_a_step_and_a_unit(port, browser):
     browser.open(f"http://127.0.0.1:{port}/?tokens=m1+-3+m0+5")
     shows(browser, "m1 -3 m0 -1")
     card = "document.getElementById('unit-card').textContent"
-    browser.click("document.getElementById('layer-0')", x=74 / 1000, y=0.5)  # of about 1000 pixels
+    browser.click("document.getElementById('layer-0')", x=0.08, y=3.5 / 6)  # the fourth of six units
     browser.wait(f"{card}.includes('Layer 1, unit 3, step 1')")
     for key, shown in (
         *(("ArrowRight", "unit 3, step 2"), ("ArrowUp", "unit 2, step 2"), ("End", "unit 2, step 4")),

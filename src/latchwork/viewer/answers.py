@@ -148,7 +148,10 @@ class Viewer:
             raise ValueError(f"sample must be in 0 … 2^31 − 1, got {sample}")
         if not 1 <= length <= self.most_tokens:
             raise ValueError(f"length must be in 1 … {self.most_tokens:,}, got {length}")
-        tokens = self.task.batch("validation", self.run.recipe.seed, [sample]).tokens[:, :length].copy()
+        try:
+            tokens = self.task.batch("validation", self.run.recipe.seed, [sample]).tokens[:, :length].copy()
+        except OSError as error:
+            raise ValueError(f"the data cannot be read: {error}") from None
         if isinstance(self.task, RegularTask):
             self.task.finish(tokens, np.array([tokens.shape[1]]))
         row = tokens[0].tolist()

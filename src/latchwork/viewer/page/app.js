@@ -7,6 +7,8 @@ export const app = {
   chosen: null, // {layer, row, step}
   picked: false, // whether a person chose the unit
   cell: { w: 44, h: 11 }, // size of a state at a step, in pixels
+  narrowest: 44, // width at which tokens are still to be read
+  zoomed: false, // whether a person chose the width
 };
 
 export const byId = (id) => document.getElementById(id);

@@ -107,8 +107,8 @@ function setUp() {
   app.trace = emptyTrace(facts);
   const rows = facts.units * facts.degree;
   const longest = facts.text ? 4 : Math.max(...[...facts.tokens, ...facts.classes].map((name) => name.length));
-  app.cell = { w: Math.max(38, Math.min(72, 14 + 7.5 * longest)), h: rows <= 56 ? 11 : rows <= 128 ? 8 : 6 };
-  byId("zoom").value = app.cell.w;
+  app.narrowest = Math.max(38, Math.min(72, 14 + 7.5 * longest));
+  app.cell.h = rows <= 56 ? 11 : rows <= 128 ? 8 : 6;
   byId("task").textContent = facts.task;
   document.title = `latchwork view: ${facts.task}`;
   const units = `${facts.units} units${facts.degree > 1 ? ` of degree ${facts.degree}` : ""}`;

@@ -7,14 +7,14 @@ import { drawStrip, sentence, stepTable } from "./strip.js";
 import { stepCard, tipText, unitCard, unitTitle, verdict } from "./explain.js";
 
 const stage = byId("stage"), tip = byId("tip");
-const STRIP = 94, NARROWEST = 2, WIDEST = 72;
+const STRIP = 94, NARROWEST = 2, WIDE = 56, WIDEST = 72;
 let asked = false; // whether a frame is to be drawn
 
 export function setUpStage() {
   byId("layers").append(...Array.from({ length: app.facts.layers }, (_, l) => layerSection(l)));
   const on = (id, kind, act) => byId(id).addEventListener(kind, act);
   on("zoom", "input", () => zoom(+byId("zoom").value));
-  on("fit", "click", () => zoom(Math.floor((stage.clientWidth - LABEL - 12) / Math.max(1, app.trace.tokens.length))));
+  on("fit", "click", () => zoom(fitting()));
   on("scale", "change", repaint);
   on("order", "change", () => { repaint(); reveal(); });
   on("table", "toggle", fillTable);
@@ -69,7 +69,14 @@ function repaint() {
   draw();
 }
 
+// The width of columns that fill the stage.
+function fitting() {
+  return Math.floor((stage.clientWidth - LABEL - 12) / Math.max(1, app.trace.tokens.length));
+}
+
 function setWidth() {
+  if (!app.zoomed) app.cell.w = Math.max(app.narrowest, Math.min(WIDE, fitting()));
+  byId("zoom").value = app.cell.w;
   byId("wide").style.width = `${LABEL + app.trace.tokens.length * app.cell.w + 12}px`;
 }
 
@@ -139,8 +146,8 @@ function reveal() {
 // Columns of another width; the middle of what is seen stays where it is.
 function zoom(w) {
   const half = (stage.clientWidth - LABEL) / 2, middle = (stage.scrollLeft + half) / app.cell.w;
+  app.zoomed = true;
   app.cell.w = Math.max(NARROWEST, Math.min(WIDEST, w));
-  byId("zoom").value = app.cell.w;
   setWidth();
   stage.scrollLeft = middle * app.cell.w - half;
   soon();
