@@ -20,6 +20,7 @@ from latchwork.cli.info import Info
 from latchwork.cli.settings import with_settings
 from latchwork.cli.sweep import Sweep
 from latchwork.cli.train import TRAIN
+from latchwork.cli.view import View
 
 Command = Union[  # noqa: UP007  (tyro reads the annotations of its members)
     Annotated[Demo, tyro.conf.subcommand("demo")],
@@ -28,6 +29,7 @@ Command = Union[  # noqa: UP007  (tyro reads the annotations of its members)
     Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
     Annotated[Compare, tyro.conf.subcommand("compare")],
     Annotated[Generate, tyro.conf.subcommand("generate")],
+    Annotated[View, tyro.conf.subcommand("view")],
     Annotated[
         BENCH,
         tyro.conf.subcommand(
@@ -51,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = tyro.cli(
             Command,
             prog="latchwork",
-            description="Recurrent networks with exact memory: train, evaluate, generate. --version tells which.",
+            description="Recurrent networks with exact memory: train, evaluate, generate, view. --version tells which.",
             args=with_settings(typed) if typed[:1] == ["train"] else typed,
             config=(tyro.conf.FlagConversionOff, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
         )
