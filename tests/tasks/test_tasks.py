@@ -12,7 +12,8 @@ from latchwork import tasks
 from latchwork.tasks import IGNORE, chance
 from latchwork.tasks.task import SPLITS
 
-SYNTHETIC = [("latching", 4), ("latching", 16), ("inductionheads", 16), ("inductionheads", 30)]
+UNIFORM = [("latching", 4), ("latching", 16), ("inductionheads", 16), ("inductionheads", 30)]
+SYNTHETIC = [*UNIFORM, ("sequences", 2), ("sequences", 16)]
 every_task = pytest.mark.parametrize(("name", "size"), SYNTHETIC)
 
 
@@ -45,7 +46,7 @@ LENGTHS = {
 }
 
 
-@every_task
+@pytest.mark.parametrize(("name", "size"), UNIFORM)
 @pytest.mark.parametrize("split", SPLITS)
 def test_samples_are_what_the_description_says(name, size, split):
     task = tasks.get(name, size=size)
@@ -120,7 +121,7 @@ def test_inductionheads_streams_never_repeat_the_marker_and_say_what_a_probe_sho
             assert (piece.batch.tokens != 16).all()
 
 
-@every_task
+@pytest.mark.parametrize(("name", "size"), UNIFORM)
 def test_labels_are_uniform(name, size):
     task = tasks.get(name, size=size)
     shares = task.label_distribution("validation", 0, 2000)
