@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from latchwork.automata.machine import MooreMachine
 from latchwork.tasks import chance
-from latchwork.tasks.task import IntArray, RegularTask, Split
+from latchwork.tasks.registry import register
+from latchwork.tasks.task import LENGTHS, IntArray, RegularTask, Split
 
 K, SYNONYMS, FILLERS = 2, 2, 10
 """Sequences, tokens for one event, tokens that mean nothing."""
@@ -36,9 +37,12 @@ class Rates(NamedTuple):
     """That a set-event is the next one expected of its sequence; otherwise it is uniform over the sequence."""
 
 
+@register
 @dataclass(frozen=True)
 class Sequences(RegularTask):
-    """Two sequences of n events each; an event counts only if it is the next one of its sequence, a reset clears it.
+    """Sequences(n): say which of two ordered sequences of events are complete.
+
+    Two sequences of n events each; an event counts only if it is the next one of its sequence, a reset clears it.
 
     Every event is written by either of 2 tokens, the reset of each sequence too, and 10 tokens mean nothing. The target
     at every step is the set of sequences that are complete, as a class of 4. In training and validation every step is
@@ -54,7 +58,7 @@ class Sequences(RegularTask):
     ever comes."""
 
     name: ClassVar[str] = "sequences"
-    lengths: ClassVar = {"train": (256, 512), "validation": (1024, 2048), "evaluation": (1024, 2048)}
+    lengths: ClassVar = LENGTHS
 
     def __post_init__(self) -> None:
         if self.size < 2:
@@ -145,6 +149,25 @@ class Sequences(RegularTask):
             "validation": Rates(0.3, 0.002, guided),
             "evaluation": Rates(1 / round(set_every), 1 / reset_every, guided),
         }[split]
+
+    def facts(self, split: Split) -> dict[str, str]:
+        rates = self.rates(split)
+        if split == "evaluation":
+            rare = {"set-events": rates.set, "resets": rates.reset}
+            events = {k: f"one in {1 / rate:,.0f} steps" if rate else "none" for k, rate in rare.items()}
+        else:
+            complete, resets = self.expected(split)
+            events = {
+                "set-events": f"{rates.set:.1%} of the steps",
+                "resets": f"{rates.reset:.1%} of the steps",
+                "complete": f"{complete:.1%} of the steps (expected)",
+                "resets of complete sequences": f"{resets:.2f} a sample (expected)",
+            }
+        return {
+            **super().facts(split),
+            **events,
+            "set-events that are the next one": f"{rates.guided:.0%}, beside chance",
+        }
 
     def inputs(self, keys: chance.Words, split: Split, first: int, count: int) -> IntArray:
         rates, drawn = self.rates(split), chance.words(keys, first, count)
