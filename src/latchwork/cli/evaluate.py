@@ -14,20 +14,21 @@ from latchwork.evaluation.extrapolate import check_lengths, extrapolate
 from latchwork.evaluation.measure import percent, score_streams
 from latchwork.evaluation.report import length_rows
 from latchwork.models.cascade_lm import CascadeLM
-from latchwork.tasks import RegularTask, Text
+from latchwork.tasks import RegularTask
 from latchwork.training.run import Run, write_json
 
 
 @dataclass
 class Evaluate:
-    """Measure a trained run: far beyond its training lengths, or on held-out text."""
+    """Measure a trained run: far beyond its training lengths, or on held-out samples that end."""
 
     run_folder: tyro.conf.Positional[Path]
     """The folder of the run."""
     length: int = 1 << 20
-    """Steps that every sequence goes, a multiple of the chunk; for text the whole held-out part is read instead."""
+    """Steps that every sequence goes, a multiple of the chunk; text, pairs and function have sequences that end."""
     sequences: int = 8
-    """Fresh sequences that go side by side."""
+    """Fresh sequences that go side by side; of pairs and text the whole held-out part is read, of function as many as
+    the run validates on."""
     chunk: int = 1024
     """Steps that are computed at once; the state is carried from chunk to chunk."""
     seed: int = 1
@@ -40,6 +41,7 @@ class Evaluate:
     def run(self) -> int:
         check_lengths(self.length, self.chunk, self.sequences)
         run = Run.open(self.run_folder)
+        run.check_data()
         model, chosen = run.trained()
         set_threads(self.threads)
         say(f"evaluating {chosen.path}")
@@ -56,11 +58,9 @@ class Evaluate:
     def measure(self, run: Run, model: CascadeLM) -> dict[str, Any]:
         """The result as it is written."""
         task = run.task
-        if isinstance(task, Text):
-            score = score_streams(model, task.streams("evaluation", self.seed, 1, 4096), task.classes)
-            return {"task": task.name, **score.to_dict()}
         if not isinstance(task, RegularTask):
-            raise TypeError(f"task {task.name} has no sequences without end")
+            streams = task.streams("evaluation", self.seed, run.recipe.validation_sequences, 4096)
+            return {"task": task.name, **score_streams(model, streams, task.classes).to_dict()}
         with Bar("evaluating", self.length // self.chunk) as bar:
             steps = extrapolate(
                 model, task, seed=self.seed, sequences=self.sequences, length=self.length, chunk=self.chunk
@@ -84,6 +84,12 @@ def peak_memory_mib() -> float | None:
 
 
 def _show(run: Run, result: dict[str, Any]) -> None:
+    if "chunks" not in result and run.task.measure == "accuracy":
+        answers = f"{result['correct']:,} of {result['scored']:,} answers"
+        print(f"accuracy       {percent(result['correct'], result['scored'])}  ({answers})")
+        print(f"floor          {result['floor']:.1%}  (always the commonest label)")
+        print(f"loss           {result['loss']:.4f} nats an answer")
+        return
     if "chunks" not in result:
         print(f"{result['bits']:.4f} bits per byte ({result['loss']:.4f} nats) over {result['scored']:,} bytes")
         return

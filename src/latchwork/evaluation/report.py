@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,9 @@ def _figures(run: Run, records: Sequence[dict[str, Any]], evaluation: dict[str, 
         figures.append((percent(evaluation["correct"], evaluation["scored"]), f"over {evaluation['length']:,} steps"))
         figures.append((percent(worst["correct"], worst["scored"]), "in the worst chunk"))
         figures.append((f"{evaluation['floor']:.1%}", "floor: always the commonest label"))
+    elif evaluation and run.task.measure == "accuracy":
+        figures.append((percent(evaluation["correct"], evaluation["scored"]), "evaluation accuracy"))
+        figures.append((f"{evaluation['floor']:.1%}", "floor: always the commonest label"))
     elif evaluation:
         figures.append((f"{evaluation['bits']:.3f}", "evaluation bits per byte"))
     return '<div class="figures">' + "".join(f"<div><b>{b}</b><span>{s}</span></div>" for b, s in figures) + "</div>"
@@ -145,7 +149,7 @@ def _length_curve(evaluation: dict[str, Any]) -> str:
     figure, axes = blank()
     axes.plot(
         lengths,
-        [100 * c / s for c, s in zip(correct, scored, strict=True)],
+        [100 * c / s if s else math.nan for c, s in zip(correct, scored, strict=True)],
         color=BLUE,
         linewidth=1.5,
         label="accuracy in the chunk",

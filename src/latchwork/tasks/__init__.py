@@ -3,17 +3,18 @@
 from latchwork.tasks.registry import TASKS, get, register
 from latchwork.tasks.task import IGNORE, LENGTHS, Batch, RegularTask, Task
 
-# isort: split
-# In the order in which they are listed.
-from latchwork.tasks.flip_flop import FlipFlop
-from latchwork.tasks.function import FunctionTask
-from latchwork.tasks.induction_heads import InductionHeads
+# isort: off
+# Imported in the order in which they are listed.
 from latchwork.tasks.latching import Latching
-from latchwork.tasks.modular_addition import ModularAddition
-from latchwork.tasks.pairs import Pairs
-from latchwork.tasks.parity import Parity
 from latchwork.tasks.sequences import Sequences
+from latchwork.tasks.induction_heads import InductionHeads
+from latchwork.tasks.parity import Parity
+from latchwork.tasks.modular_addition import ModularAddition
+from latchwork.tasks.flip_flop import FlipFlop
 from latchwork.tasks.text import Text
+from latchwork.tasks.pairs import Pairs
+from latchwork.tasks.function import FunctionTask
+# isort: on
 
 __all__ = [
     "IGNORE",

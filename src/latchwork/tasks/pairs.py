@@ -149,8 +149,8 @@ def _parse(content: bytes, path: Path) -> _Table:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise ValueError(f"{path}, line {line}: byte 0x{content[error.start]:02x} is not UTF-8") from None
+        before = content[: error.start].count(b"\n")
+        raise ValueError(f"{path}, line {before + 1}: byte 0x{content[error.start]:02x} is not UTF-8") from None
     inputs: list[list[str]] = []
     targets: list[list[str]] = []
     for number, line in enumerate(text.split("\n"), 1):

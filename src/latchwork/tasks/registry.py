@@ -20,7 +20,7 @@ def register(task: Class) -> Class:
     name = getattr(task, "name", None)
     if not isinstance(name, str) or not name:
         raise ValueError(f"{task.__name__} needs a name: name: ClassVar[str] = …")
-    if not (dataclasses.is_dataclass(task) and task.__dataclass_params__.frozen):  # type: ignore[attr-defined]
+    if not (dataclasses.is_dataclass(task) and task.__dataclass_params__.frozen):
         raise ValueError(f"{task.__name__} has to be a frozen dataclass: put @dataclass(frozen=True) below @register")
     known = TASKS.get(name)
     if known is not None and (known.__module__, known.__qualname__) != (task.__module__, task.__qualname__):

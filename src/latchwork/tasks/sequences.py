@@ -166,7 +166,7 @@ class Sequences(RegularTask):
         return {
             **super().facts(split),
             **events,
-            "set-events that are the next one": f"{rates.guided:.0%}, beside chance",
+            "guided": f"{rates.guided:.0%} of the set-events are the next one expected, the rest are uniform",
         }
 
     def inputs(self, keys: chance.Words, split: Split, first: int, count: int) -> IntArray:

@@ -90,7 +90,7 @@ class Task(ABC):
         return None
 
     def fingerprint(self) -> dict[str, Any] | None:
-        """What tells whether the data still are what a run was created with, as values for JSON; None: they always are."""
+        """What tells data that have changed since a run was created, as values for JSON; None: they never change."""
         return None
 
     def facts(self, split: Split) -> dict[str, str]:
@@ -171,7 +171,8 @@ class RegularTask(Task):
         return sampled_streams(self, split, seed, sequences, self.lengths[split][1], chunk)
 
     def facts(self, split: Split) -> dict[str, str]:
-        return {"lengths": "{} … {} steps".format(*self.lengths[split])}
+        endless = "; without end in `latchwork evaluate`" if split == "evaluation" else ""
+        return {"lengths": "{} … {} steps".format(*self.lengths[split]) + endless}
 
     @property
     def probe(self) -> int | None:

@@ -90,7 +90,7 @@ class Text(Task):
         return self.data
 
     def fingerprint(self) -> dict[str, Any]:
-        return {"bytes": len(self._bytes), "sha256": hashlib.sha256(self._bytes).hexdigest()}
+        return {"bytes": len(self._bytes), "sha256": hashlib.sha256(self._bytes.tobytes()).hexdigest()}
 
     def facts(self, split: Split) -> dict[str, str]:
         facts = {"bytes": f"{len(self.parts[split]):,}"}
