@@ -79,7 +79,7 @@ class FlipFlop(RegularTask):
         transitions[:, :VALUES] = 4 * stored[:, None] + np.arange(VALUES)
         values = 1 + np.arange(self.size)
         transitions[:, VALUES:] = 4 * np.where(last[:, None] == WRITE, values, stored[:, None]) + 3
-        return MooreMachine(transitions, np.where((last == READ) & (stored > 0), stored - 1, IGNORE))
+        return MooreMachine(transitions, np.where((last == READ) & (stored > 0), stored - 1, IGNORE), start=3)
 
     @cached_property
     def spelling(self) -> IntArray:

@@ -47,5 +47,5 @@ def get(name: str, **options: Any) -> Task:
     required = [f.name for f in fields.values() if f.default is f.default_factory is dataclasses.MISSING]
     if missing := [field for field in required if field not in options]:
         raise ValueError(f"task {name} needs {', '.join(missing)}")
-    check_types(task, options)
+    check_types(task, {name: value for name, value in options.items() if not callable(value)})
     return task(**options)

@@ -82,8 +82,8 @@ class Text(Task):
         return cut >= 2 * self.window + 1 and size - cut >= 2
 
     def _least_bytes(self) -> int:
-        size = max(int((2 * self.window + 1) / self.train_share), int(2 / (1 - self.train_share)))
-        return next(n for n in itertools.count(size) if self._is_enough(n))
+        below = max(int((2 * self.window + 1) / self.train_share) - 1, int(1 / (1 - self.train_share)) - 1)
+        return next(n for n in itertools.count(below) if self._is_enough(n))
 
     @property
     def source(self) -> Path:
