@@ -21,11 +21,15 @@ _SCALARS: dict[Any, tuple[type | tuple[type, ...], str]] = {
 def check_types(cls: type, values: Mapping[str, Any]) -> None:
     """Compare values with the types of the fields of these names.
 
-    Fields of integers, numbers, truth values, strings, paths, literals and unions of them are checked, others are not.
+    Fields of integers, numbers, truth values, strings, paths, literals and unions of them are checked, others are
+    not.
 
     Raises: ValueError that names the first field with a value of another type.
     """
-    hints = get_type_hints(cls)
+    try:
+        hints = get_type_hints(cls)
+    except NameError:  # names that are imported for type checkers only
+        return
     for name, value in values.items():
         if name in hints and not _fits(value, hints[name]):
             raise ValueError(f"{name} must be {_words(hints[name])}, got {value!r}")

@@ -7,21 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from latchwork import tasks
-from latchwork.tasks import IGNORE, TASKS
+from latchwork.tasks import IGNORE, TASKS, registry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.S | re.M)
-
-
-@pytest.fixture
-def _registry():
-    before = dict(TASKS)
-    yield
-    TASKS.clear()
-    TASKS.update(before)
 
 
 def test_every_task_is_in_the_table():
@@ -59,10 +49,9 @@ def test_the_function_in_the_page_is_a_task(tmp_path):
     assert "classes      6: 0 1 2 3 4 5" in result.stdout
 
 
-@pytest.mark.usefixtures("_registry")
-def test_the_class_in_the_page_is_a_task():
-    space: dict = {"__name__": "page"}
-    exec(compile(BLOCKS[1], "page", "exec"), space)
+def test_the_class_in_the_page_is_a_task(monkeypatch):
+    monkeypatch.setattr(registry, "TASKS", dict(TASKS))
+    exec(compile(BLOCKS[1], "page", "exec", dont_inherit=True), {})
     task = tasks.get("lift", size=3)
     tokens, targets = task.batch("validation", 1, [0])
     floor = 0

@@ -69,7 +69,7 @@ def test_a_function_that_makes_other_samples_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr("latchwork.tasks.function._load", lambda name: lambda rng, n: module.f(rng, n)[::-1])
     run.check_data()  # tokens and targets are the same, so nothing has changed
     monkeypatch.setattr("latchwork.tasks.function._load", lambda name: lambda rng, n: ([0] * n, [1] * n))
-    with pytest.raises(RunError, match="the task function has changed since .*run was created"):
+    with pytest.raises(RunError, match=r"the task function has changed since .*run was created"):
         run.check_data()
 
 
@@ -78,7 +78,7 @@ def test_a_run_inside_its_data_is_refused(tmp_path, where):
     (tmp_path / "book").mkdir()
     (tmp_path / "book" / "a").write_bytes(b"a" * 100)
     (tmp_path / "link").symlink_to(tmp_path / "book")
-    with pytest.raises(RunError, match="lies inside the data folder .*book, so the run would read its own files"):
+    with pytest.raises(RunError, match=r"lies inside the data folder .*book, so the run would read its own files"):
         make_run(tmp_path / where, get("text", data=tmp_path / "book", window=16))
     assert [p.name for p in (tmp_path / "book").iterdir()] == ["a"]
     make_run(tmp_path / "booklet", get("text", data=tmp_path / "book", window=16))
