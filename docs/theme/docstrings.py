@@ -11,6 +11,7 @@ from typing import Any
 import griffe
 
 _SECTION = re.compile(r"^(Arguments|Returns|Raises|Source): (?=\S)", flags=re.MULTILINE)
+_SHOWN = {"Arguments": "Parameters"}  # what mkdocstrings calls them
 
 
 class OneLineSections(griffe.Extension):
@@ -23,4 +24,4 @@ class OneLineSections(griffe.Extension):
 
 def paragraphs(text: str) -> str:
     """`text` with every one-line section in a paragraph of its own."""
-    return _SECTION.sub(r"\n**\1:** ", text)
+    return _SECTION.sub(lambda found: f"\n**{_SHOWN.get(found[1], found[1])}:** ", text)
