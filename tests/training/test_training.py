@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -11,12 +12,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from latchwork import CascadeConfig
+from latchwork import CascadeConfig, CascadeLM
+from latchwork.evaluation.measure import Score
 from latchwork.tasks import IGNORE, get
 from latchwork.training import checkpoint
 from latchwork.training.checkpoint import CheckpointError
-from latchwork.training.data import batches
-from latchwork.training.loop import End, Resumed, Step, TrainingDivergedError, Validation, loss_of, train
+from latchwork.training.data import updates
+from latchwork.training.learner import Learner, cross_entropy
+from latchwork.training.loop import End, Resumed, Step, TrainingDivergedError, Validation, make_accelerator, train
 from latchwork.training.recipe import Recipe
 from latchwork.training.run import Run, RunError
 
@@ -36,7 +39,7 @@ def losses(events) -> list[float]:
 
 def weights(run: Run) -> dict[str, torch.Tensor]:
     model = run.build()
-    found, _ = checkpoint.newest(run.checkpoints)
+    found, _, _ = checkpoint.newest(run.checkpoints)
     found.load_weights(model)
     return dict(model.named_parameters())
 
@@ -55,7 +58,7 @@ def test_workers_change_nothing_and_epochs_differ(name, text):
 
     def order(workers, seed=0):
         recipe = Recipe(seed=seed, train_sequences=30, batch_size=8, epochs=2, workers=workers)
-        return [(t.tolist(), y.tolist()) for t, y in batches(task, recipe)]
+        return [(t.tolist(), y.tolist()) for [(t, y)] in updates(task, recipe)]
 
     expected = order(0)
     assert order(1) == expected
@@ -72,7 +75,7 @@ def test_workers_change_nothing_and_epochs_differ(name, text):
 def test_fixed_sets_repeat_their_samples_in_another_order():
     recipe = Recipe(train_sequences=30, batch_size=8, epochs=2)
     # the end of a row depends on the longest row beside it, so compare what comes before
-    rows = [tuple(row[:35]) for tokens, _ in batches(get("latching", size=4), recipe) for row in tokens.tolist()]
+    rows = [tuple(row[:35]) for [(tokens, _)] in updates(get("latching", size=4), recipe) for row in tokens.tolist()]
     assert rows[:30] != rows[30:]
     assert sorted(rows[:30]) == sorted(rows[30:])
 
@@ -135,9 +138,9 @@ def test_a_checkpoint_that_was_being_written_does_not_count(tmp_path, monkeypatc
     monkeypatch.setattr(checkpoint.os, "replace", die)
     model = run.build()
     with pytest.raises(KeyboardInterrupt):
-        checkpoint.save(run.checkpoints, 6, model, torch.optim.Adam(model.parameters()), {})
+        checkpoint.save(run.checkpoints, 6, model, {}, {})
     monkeypatch.setattr(checkpoint.os, "replace", real)
-    found, complaints = checkpoint.newest(run.checkpoints)
+    found, _, complaints = checkpoint.newest(run.checkpoints)
     assert found.step == 3
     assert not complaints
 
@@ -150,10 +153,8 @@ def test_a_loss_that_is_not_finite_ends_training(tmp_path):
 
 def test_the_message_of_divergence_names_the_checkpoint_that_is_left(tmp_path, monkeypatch):
     run = make_run(tmp_path / "run", steps=50)
-    from latchwork.training import loop
-
-    real, calls = loop._update, itertools.count()
-    monkeypatch.setattr(loop, "_update", lambda *a: real(*a) if next(calls) < 4 else math.nan)
+    real, calls = Learner.update, itertools.count()
+    monkeypatch.setattr(Learner, "update", lambda *a: real(*a) if next(calls) < 4 else math.nan)
     with pytest.raises(
         TrainingDivergedError, match=r"became nan at step 5; the last good checkpoint is .*step-00000003"
     ):
@@ -191,7 +192,7 @@ def test_training_stops_when_every_answer_is_right_or_patience_is_out(tmp_path, 
 def test_checkpoints_hold_no_pickle_and_tied_weights_stay_tied(tmp_path, text):
     run = make_run(tmp_path / "run", task=text, steps=3)
     list(train(run))
-    assert {p.suffix for p in run.path.rglob("*") if p.is_file()} <= {".safetensors", ".json", ".jsonl"}
+    assert {p.suffix for p in run.path.rglob("*") if p.is_file()} <= {".safetensors", ".json", ".jsonl", ".lock"}
     model, _ = run.trained()
     assert model.head.weight is model.embedding.weight
     assert not model.training
@@ -227,9 +228,9 @@ def test_loss_counts_scored_steps_only():
     logits = torch.randn(3, 5, 4, requires_grad=True)
     targets = torch.randint(0, 4, (3, 5))
     targets[0] = IGNORE
-    expected = F.cross_entropy(logits[1:].flatten(0, 1), targets[1:].flatten())
-    torch.testing.assert_close(loss_of(logits, targets), expected)
-    nothing = loss_of(logits, torch.full((3, 5), IGNORE))
+    expected = F.cross_entropy(logits[1:].flatten(0, 1), targets[1:].flatten(), reduction="sum")
+    torch.testing.assert_close(cross_entropy(logits, targets), expected)
+    nothing = cross_entropy(logits, torch.full((3, 5), IGNORE))
     assert nothing.item() == 0
     assert torch.autograd.grad(nothing, logits)[0].abs().max() == 0
 
@@ -283,5 +284,115 @@ def test_a_damaged_best_json_is_named(tmp_path):
 
 def test_a_long_plan_costs_nothing_before_it_begins():
     recipe = Recipe(steps=10**12)
-    tokens, _ = next(batches(get("latching", size=4), recipe))
+    [(tokens, _)] = next(updates(get("latching", size=4), recipe))
     assert len(tokens) == 64
+
+
+def test_micro_batches_weigh_every_scored_step_the_same(tmp_path):
+    """One step with 110 targets, in one batch and as micro-batches with 10 and 100 of them."""
+    config = CascadeConfig(d_model=8, n_layers=2, n_units=4, dropout=0.0)
+    task = get("latching", size=4)
+    tokens = torch.randint(0, task.vocab_size, (2, 100))
+    targets = torch.randint(0, task.vocab_size, (2, 100))
+    targets[0, 10:] = IGNORE
+    gradients = []
+    for batches in ([(tokens, targets)], [(tokens[:1], targets[:1]), (tokens[1:], targets[1:])]):
+        torch.manual_seed(0)
+        learner = Learner(CascadeLM(config, task.vocab_size).double(), Recipe(), make_accelerator())
+        loss = learner.update(batches, lr=1e-3)
+        gradients.append([p.grad for p in learner.model.parameters()] + [torch.tensor(loss)])
+    for one, many in zip(*gradients, strict=True):
+        assert (one - many).abs().max() <= 1e-6
+
+
+def test_micro_batches_hold_the_samples_of_the_update():
+    task = get("inductionheads", size=4)
+    whole = Recipe(train_sequences=22, batch_size=8, epochs=1)
+    parts = dataclasses.replace(whole, micro_batches=3)
+    for [(tokens, _)], pieces in zip(updates(task, whole), updates(task, parts), strict=True):
+        rows = [row[:35].tolist() for piece, _ in pieces for row in piece]
+        assert rows == [row[:35].tolist() for row in tokens]
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_processes_share_the_samples_of_an_update(processes):
+    task = get("inductionheads", size=4)
+    recipe = Recipe(train_sequences=10, batch_size=4, epochs=2)  # the last update of an epoch has 2 samples
+    shares = [list(updates(task, recipe, 0, process, processes)) for process in range(processes)]
+    for step, [(tokens, targets)] in enumerate(updates(task, recipe)):
+        scored = [
+            (row[:35].tolist(), int(target[target != IGNORE]))
+            for share in shares
+            for row, target in zip(*share[step][0], strict=True)
+            if (target != IGNORE).any()
+        ]
+        expected = [(row[:35].tolist(), int(t[t != IGNORE])) for row, t in zip(tokens, targets, strict=True)]
+        assert sorted(scored) == sorted(expected)
+
+
+def test_a_running_average_of_the_weights_is_validated_kept_and_resumed(tmp_path):
+    whole = make_run(tmp_path / "whole", steps=9, ema=0.9)
+    expected = losses(train(whole))
+    assert expected == losses(train(make_run(tmp_path / "plain", steps=9))), "the average is only watched"
+    cut = make_run(tmp_path / "cut", steps=9, ema=0.9)
+    seen: list = []
+    for event in train(cut, stop=lambda: len(losses(seen)) >= 4):
+        seen.append(event)
+    assert losses(seen) + losses(train(Run.open(cut.path), resume=True)) == expected
+    for name, value in weights(whole).items():
+        assert torch.equal(value, weights(cut)[name]), name
+        kept = checkpoint.newest(whole.checkpoints)[0].tensors()[f"weights/{name}"]
+        assert not torch.equal(value, kept), f"{name} is not an average"
+
+
+def test_the_average_is_that_of_the_weights_after_every_update(tmp_path, monkeypatch):
+    seen = []
+    real = Learner.update
+
+    def watch(learner, *args):
+        loss = real(learner, *args)
+        seen.append({name: p.detach().clone() for name, p in learner.model.named_parameters()})
+        return loss
+
+    monkeypatch.setattr(Learner, "update", watch)
+    run = make_run(tmp_path / "run", steps=6, ema=0.75)
+    list(train(run))
+    for name, value in weights(run).items():
+        average = seen[0][name]
+        for after in seen[1:]:
+            average = 0.75 * average + 0.25 * after[name]
+        torch.testing.assert_close(value, average)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_mixed_precision_trains_close_to_float32_and_resumes(tmp_path, precision):
+    exact = losses(train(make_run(tmp_path / "exact", steps=6)))
+    run = make_run(tmp_path / "run", steps=6, precision=precision)
+    mixed = losses(train(run))
+    assert mixed != exact
+    assert max(abs(a - b) for a, b in zip(mixed, exact, strict=True)) < 0.05
+    assert all(value.dtype == torch.float32 for value in weights(run).values())
+    cut = make_run(tmp_path / "cut", steps=6, precision=precision)
+    seen: list = []
+    for event in train(cut, stop=lambda: len(losses(seen)) >= 4):
+        seen.append(event)
+    assert losses(seen) + losses(train(Run.open(cut.path), resume=True)) == mixed
+
+
+def test_metrics_go_to_tensorboard_too(tmp_path):
+    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run = make_run(tmp_path / "run", steps=12, tensorboard=True)
+    list(train(run))
+    events = event_accumulator.EventAccumulator(str(run.path / "tensorboard"))
+    events.Reload()
+    for name, tag, of in (("loss", "train/loss", None), ("validation", "validation/accuracy", "accuracy")):
+        expected = [(r["step"], r[name][of] if of else r[name]) for r in run.records() if name in r]
+        found = [(e.step, e.value) for e in events.Scalars(tag)]
+        assert [s for s, _ in found] == [s for s, _ in expected]
+        assert [v for _, v in found] == pytest.approx([v for _, v in expected])
+
+
+def test_a_run_may_go_on_when_every_answer_is_right(tmp_path, monkeypatch):
+    monkeypatch.setattr(Score, "correct", property(lambda self: self.scored, lambda self, value: None))
+    assert list(train(make_run(tmp_path / "a", steps=9)))[-1] == End(3, "perfect")
+    assert list(train(make_run(tmp_path / "b", steps=9, stop_when_perfect=False)))[-1] == End(9, "finished")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -16,9 +17,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from latchwork.experiments.workers import PARENT
+
 _SECONDS_BETWEEN_LINES = 10.0
 
-console = Console(stderr=True, highlight=False)
+IS_MAIN = os.environ.get("RANK", "0") == "0"
+"""Whether this is the only process, or the one of several (`torchrun`, `accelerate launch`) that speaks."""
+
+console = Console(stderr=True, highlight=False, quiet=not IS_MAIN)
 
 
 class Bar:
@@ -31,7 +37,7 @@ class Bar:
         self.progress: Progress | None = None
 
     def __enter__(self) -> Bar:
-        if console.is_terminal:
+        if console.is_terminal and IS_MAIN:
             columns = (TextColumn(self.label), BarColumn(), TextColumn("{task.fields[note]}"), TimeRemainingColumn())
             self.progress = Progress(*columns, console=console, transient=True)
             self.progress.add_task("", total=self.total, note="")
@@ -71,6 +77,8 @@ def show_table(title: str, head: list[str], rows: list[list[str]]) -> None:
 
 def print_json(content: dict[str, Any]) -> None:
     """The result for machines, on standard output."""
+    if not IS_MAIN:
+        return
     json.dump(content, sys.stdout)
     sys.stdout.write("\n")
 
@@ -86,8 +94,14 @@ def set_threads(threads: int | None) -> None:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C (or SIGTERM) only makes the yielded function true; the second one interrupts at once."""
-    asked = threading.Event()
+    """The first Ctrl-C (or SIGTERM) only makes the yielded function true; the second one interrupts at once.
+
+    It is true as well when this is a worker of a sweep and the sweep is gone.
+    """
+    asked, parent = threading.Event(), int(os.environ.get(PARENT, 0))
+
+    def is_asked() -> bool:
+        return asked.is_set() or bool(parent and os.getppid() != parent)
 
     def handle(number: int, frame: object) -> None:
         if asked.is_set():
@@ -97,7 +111,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked.is_set
+        yield is_asked
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

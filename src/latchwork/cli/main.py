@@ -14,11 +14,14 @@ from latchwork.cli.demo import Demo
 from latchwork.cli.evaluate import Evaluate
 from latchwork.cli.generate import Generate
 from latchwork.cli.info import Info
+from latchwork.cli.settings import with_settings
+from latchwork.cli.sweep import Sweep
 from latchwork.cli.train import TRAIN
 
 Command = Union[  # noqa: UP007  (tyro reads the annotations of its members)
     Annotated[Demo, tyro.conf.subcommand("demo")],
     Annotated[TRAIN, tyro.conf.subcommand("train", description="Train a model and keep it in a run folder.")],
+    Annotated[Sweep, tyro.conf.subcommand("sweep")],
     Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
     Annotated[Generate, tyro.conf.subcommand("generate")],
     Annotated[
@@ -33,14 +36,15 @@ Command = Union[  # noqa: UP007  (tyro reads the annotations of its members)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0, 1 after an error, 2 for bad usage, 130 after Ctrl-C."""
-    command = tyro.cli(
-        Command,
-        prog="latchwork",
-        description="Recurrent networks with exact memory: train, evaluate, generate.",
-        args=arguments,
-        config=(tyro.conf.FlagConversionOff, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
-    )
+    typed = sys.argv[1:] if arguments is None else list(arguments)
     try:
+        command = tyro.cli(
+            Command,
+            prog="latchwork",
+            description="Recurrent networks with exact memory: train, evaluate, generate.",
+            args=with_settings(typed) if typed[:1] == ["train"] else typed,
+            config=(tyro.conf.FlagConversionOff, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
+        )
         return command.run()
     except KeyboardInterrupt:
         print("latchwork: interrupted", file=sys.stderr)

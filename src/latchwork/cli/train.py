@@ -9,15 +9,16 @@ from typing import Annotated, Any, Union
 
 import tyro
 
-from latchwork.cli.display import Bar, interruptible, print_json, say, set_threads
+from latchwork.cli.display import IS_MAIN, Bar, interruptible, print_json, say, set_threads
 from latchwork.evaluation.measure import percent
 from latchwork.evaluation.report import write_report
 from latchwork.nn.config import CascadeConfig
 from latchwork.tasks import InductionHeads, Latching, Sequences, Task, Text
-from latchwork.training.loop import End, Resumed, Step, Validation, train
+from latchwork.training.loop import End, Resumed, Step, Validation, first_says, make_accelerator, train
 from latchwork.training.recipe import Recipe
 from latchwork.training.recipes import INDUCTION_MODEL, INDUCTION_RECIPE, TEXT_MODEL, TEXT_RECIPE
 from latchwork.training.run import Run
+from latchwork.training.settings import assigned
 
 
 @dataclass(kw_only=True)
@@ -27,6 +28,11 @@ class _Train:
     task: Any
     model: CascadeConfig = field(default_factory=CascadeConfig.small)
     recipe: Recipe = field(default_factory=Recipe)
+    config: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    """Read settings from a TOML, YAML or JSON file with sections task, model and recipe, such as the config.json of a
+    run. May be given several times; later files, then --set, then other flags count."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """One setting, as in --set recipe.lr=0.003. May be given several times."""
     out: Path | None = None
     """The run folder; by default runs/TASK-SEED, with a number where that exists."""
     threads: int | None = None
@@ -36,9 +42,13 @@ class _Train:
 
     def run(self) -> int:
         set_threads(self.threads)
-        run = Run(self.out or free_folder(self.task, self.recipe), self.task, self.model, self.recipe)
-        run.task.batch("train", 0, [0])  # unreadable data is an error before there is a folder
-        run.create()
+        self.task.batch("train", 0, [0])  # unreadable data is an error before there is a folder
+        accelerator = make_accelerator()
+        path = first_says(self.out or free_folder(self.task, self.recipe))
+        run = Run(path, self.task, self.model, self.recipe)
+        if accelerator.is_main_process:
+            run.create()
+        accelerator.wait_for_everyone()
         return train_and_report(run, resume=False, as_json=self.json)
 
 
@@ -80,6 +90,9 @@ class Resume:
 
     run_folder: tyro.conf.Positional[Path]
     """The folder of the run."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Change the recipe from here on, as in --set recipe.steps=2000 to train a finished run further. May be given
+    several times."""
     threads: int | None = None
     """Threads to compute with; by default PyTorch's choice."""
     json: bool = False
@@ -87,7 +100,15 @@ class Resume:
 
     def run(self) -> int:
         set_threads(self.threads)
-        return train_and_report(Run.open(self.run_folder), resume=True, as_json=self.json)
+        run = Run.open(self.run_folder)
+        settings = assigned(self.set)
+        if other := sorted(settings.keys() - {"recipe"}):
+            raise ValueError(f"only the recipe of a run can be changed, not its {other[0]}")
+        if settings:
+            run = run.changed(dataclasses.replace(run.recipe, **settings["recipe"]))
+            if IS_MAIN:
+                run.write_config()
+        return train_and_report(run, resume=True, as_json=self.json)
 
 
 TRAIN = Union[  # noqa: UP007
@@ -114,7 +135,7 @@ def train_and_report(run: Run, *, resume: bool, as_json: bool = False) -> int:
     """Train with progress, write the report, say what is where; returns the exit status."""
     describe(run)
     result: dict[str, Any] = {"run": str(run.path)}
-    end = End(0, "stopped")
+    end, began = End(0, "stopped"), -1
     with interruptible() as stop:
         bar: Bar | None = None
         try:
@@ -127,6 +148,7 @@ def train_and_report(run: Run, *, resume: bool, as_json: bool = False) -> int:
                     for complaint in event.complaints:
                         say(f"passed over a checkpoint: {complaint}")
                     say(f"going on after step {event.step:,}")
+                    began = event.step
                 elif isinstance(event, Validation):
                     say(_validation_line(run, event))
                     result.update(event.score.to_dict())
@@ -136,13 +158,16 @@ def train_and_report(run: Run, *, resume: bool, as_json: bool = False) -> int:
             if bar is not None:
                 bar.__exit__()
     result.update(step=end.step, reason=end.reason)
-    report(run)
+    if IS_MAIN:
+        report(run)
     if as_json:
         print_json(result)
     if end.reason == "stopped":
         say(f"stopped at step {end.step:,}; go on with `latchwork train resume {run.path}`")
         return 130
     say(f"{_REASONS[end.reason]} after {end.step:,} updates; the best model is {run.best().path}")
+    if began == end.step:
+        say(f"nothing was left to do; {_MORE[end.reason].format(run=run.path)}")
     return 0
 
 
@@ -150,6 +175,13 @@ _REASONS = {
     "perfect": "every validation answer is right",
     "patience": "the validation loss has not fallen for a while: stopped",
     "finished": "finished",
+}
+
+
+_MORE = {
+    "perfect": "to go on all the same: `latchwork train resume {run} --set recipe.stop_when_perfect=False`",
+    "patience": "to go on all the same: `latchwork train resume {run} --set recipe.patience=None`",
+    "finished": "to train further: `latchwork train resume {run} --set recipe.steps=N`",
 }
 
 

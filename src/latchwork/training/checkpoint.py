@@ -12,7 +12,6 @@ from typing import Any
 
 import safetensors
 import safetensors.torch
-import torch
 from torch import Tensor, nn
 
 _WEIGHTS, _TRAINING, _STATE = "model.safetensors", "training.safetensors", "state.json"
@@ -24,7 +23,7 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder with the weights, what the optimizer and the random generator remember, and counters."""
+    """A folder with the weights, what else the next update depends on, and counters."""
 
     path: Path
 
@@ -54,32 +53,22 @@ class Checkpoint:
         except (OSError, RuntimeError, safetensors.SafetensorError) as error:
             raise CheckpointError(f"{self.path / _WEIGHTS} does not hold the weights of this model: {error}") from None
 
-    def load_training(self, optimizer: torch.optim.Optimizer) -> None:
-        """Set the optimizer and PyTorch's random generator to where they were."""
-        tensors = safetensors.torch.load_file(self.path / _TRAINING)
-        torch.set_rng_state(tensors.pop("random"))
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in tensors.items():
-            index, field = name.split("/")
-            state.setdefault(int(index), {})[field] = tensor
-        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    def tensors(self) -> dict[str, Tensor]:
+        """What else was saved beside the weights."""
+        return safetensors.torch.load_file(self.path / _TRAINING)
 
 
-def save(
-    folder: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
-) -> Checkpoint:
-    """Write a checkpoint below `folder`; it gets its name only when all of it is on the disk."""
+def save(folder: Path, step: int, model: nn.Module, tensors: dict[str, Tensor], state: dict[str, Any]) -> Checkpoint:
+    """Write a checkpoint of the weights of `model`, `tensors` and the counters in `state` below `folder`.
+
+    It gets its name only when all of it is on the disk.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     final, partial = folder / f"step-{step:08d}", folder / f".partial-{step:08d}"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     safetensors.torch.save_model(model, str(partial / _WEIGHTS))
-    tensors = {
-        f"{index}/{field}": value.contiguous()
-        for index, fields in optimizer.state_dict()["state"].items()
-        for field, value in fields.items()
-    }
-    safetensors.torch.save_file({**tensors, "random": torch.get_rng_state()}, partial / _TRAINING)
+    safetensors.torch.save_file(tensors, partial / _TRAINING)
     sums = {name: _sha256(partial / name) for name in (_WEIGHTS, _TRAINING)}
     (partial / _STATE).write_text(json.dumps({"step": step, **state, "sha256": sums}, indent=1), "utf-8")
     for file in partial.iterdir():
@@ -96,17 +85,15 @@ def all_of(folder: Path) -> list[Checkpoint]:
     return [Checkpoint(p) for p in sorted(folder.glob("step-*"), reverse=True) if p.is_dir()]
 
 
-def newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that is whole, and what is wrong with the ones after it."""
-    complaints = []
+def newest(folder: Path) -> tuple[Checkpoint | None, dict[str, Any], list[str]]:
+    """The newest checkpoint that is whole, its counters, and what is wrong with the ones after it."""
+    complaints: list[str] = []
     for checkpoint in all_of(folder):
         try:
-            checkpoint.check()
+            return checkpoint, checkpoint.check(), complaints
         except CheckpointError as error:
             complaints.append(str(error))
-        else:
-            return checkpoint, complaints
-    return None, complaints
+    return None, {}, complaints
 
 
 def prune(folder: Path, keep: set[str], newest_too: int = 2) -> None:

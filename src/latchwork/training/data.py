@@ -8,30 +8,43 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from latchwork.tasks import Task
-from latchwork.tasks.task import IntArray
+from latchwork.tasks.task import IGNORE, IntArray
+from latchwork.training.learner import MicroBatch
 from latchwork.training.recipe import Recipe
 
 
-class _Samples(Dataset):
-    def __init__(self, task: Task, seed: int) -> None:
-        self.task, self.seed = task, seed
+class _Updates(Dataset):
+    """The micro-batches of one process for the samples of an update."""
 
-    def __getitems__(self, samples: list[int]) -> tuple[Tensor, Tensor]:
-        tokens, targets = self.task.batch("train", self.seed, samples)
+    def __init__(self, task: Task, recipe: Recipe, process: int, processes: int) -> None:
+        self.task, self.recipe, self.process, self.processes = task, recipe, process, processes
+
+    def __getitems__(self, samples: list[int]) -> list[MicroBatch]:
+        parts = np.array_split(np.asarray(samples, dtype=np.int64), min(self.recipe.micro_batches, len(samples)))
+        return [self._batch(part) for part in parts]
+
+    def _batch(self, samples: IntArray) -> MicroBatch:
+        own = samples[self.process :: self.processes]
+        # a process without a sample computes one all the same, since the others wait for its gradients
+        tokens, targets = self.task.batch("train", self.recipe.seed, own if len(own) else samples[:1])
+        if not len(own):
+            targets = np.full_like(targets, IGNORE)
         return torch.from_numpy(tokens), torch.from_numpy(targets)
 
 
-def batches(task: Task, recipe: Recipe, first_step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-    """Tokens and targets [B, T] of update `first_step` and the ones after it, up to the last.
+def updates(
+    task: Task, recipe: Recipe, first_step: int = 0, process: int = 0, processes: int = 1
+) -> Iterator[list[MicroBatch]]:
+    """The micro-batches of update `first_step` and the ones after it, up to the last: tokens and targets [B, T] each.
 
-    The order is a function of the seed and the epoch, so a run may start anywhere, with any number of workers.
+    The samples of an update are a function of the seed and the epoch, so a run may start anywhere, with any number of
+    workers, and every process takes its share of them.
     """
     loader = DataLoader(
-        _Samples(task, recipe.seed),
+        _Updates(task, recipe, process, processes),
         batch_sampler=_Order(task, recipe, first_step),
         num_workers=recipe.workers,
         collate_fn=_as_it_is,

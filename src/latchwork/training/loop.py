@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from filelock import FileLock, Timeout
 
 from latchwork.evaluation.measure import Score, score_streams
 from latchwork.models.cascade_lm import CascadeLM
-from latchwork.tasks.task import IGNORE, Task
 from latchwork.training import checkpoint
-from latchwork.training.checkpoint import CheckpointError
-from latchwork.training.data import batches
-from latchwork.training.recipe import Recipe
-from latchwork.training.run import Run
+from latchwork.training.data import updates
+from latchwork.training.learner import Learner
+from latchwork.training.progress import Progress
+from latchwork.training.run import Run, RunError
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+T = TypeVar("T")
 
 VALIDATION_CHUNK = 4096
 _RECORD_EVERY = 10
@@ -75,186 +80,171 @@ Event = Resumed | Step | Validation | End
 def train(run: Run, *, resume: bool = False, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
     """Train a run, from its newest whole checkpoint with `resume`.
 
-    Ends when the task is measured in accuracy and every validation answer is right, when the validation loss has
-    not fallen for `patience` validations, after the last update, or soon after `stop()` is true; a checkpoint is
-    written then as well.
+    Ends when the task is measured in accuracy and every validation answer is right (unless the recipe goes on then),
+    when the validation loss has not fallen for `patience` validations, after the last update, or soon after `stop()` is
+    true; a checkpoint is written then as well. Started in several processes (`accelerate launch`, `torchrun`), every
+    process calls this and computes its share of every update; the first one writes.
 
-    Raises: TrainingDivergedError when the loss is not finite; the checkpoints up to then stay.
+    Raises: TrainingDivergedError when the loss is not finite; the checkpoints up to then stay. ImportError with what to
+    install when accelerate is missing.
     """
+    accelerator = make_accelerator()
+    with _alone(run, accelerator):
+        yield from _train(run, accelerator, resume, stop)
+
+
+def _train(run: Run, accelerator: Accelerator, resume: bool, stop: Callable[[], bool]) -> Iterator[Event]:
     recipe, task = run.recipe, run.task
     torch.manual_seed(recipe.seed)
-    model = run.build()
-    optimizer = make_optimizer(model, recipe)
-    progress = _Progress()
+    learner = Learner(run.build(), recipe, accelerator)
+    progress = Progress()
     if resume:
-        complaints = progress.restore(run, model, optimizer)
+        complaints = progress.restore(run, learner)
         yield Resumed(progress.step, complaints)
     size = task.epoch_size(recipe.train_sequences)
     total = recipe.total_steps(size)
     every = recipe.validate_every or recipe.epoch_steps(size)
+    asked = _agreed(accelerator, stop)
 
-    def measure() -> Iterator[Event]:
+    def measure(metrics: _Metrics) -> Iterator[Event]:
         """Validate and save, if it is time to and has not been done at this step."""
         at_end = progress.step == total
         if progress.step == progress.validated or (progress.step % every and not at_end):
             return
         clock = time.perf_counter()
-        score = validate(model, run, stop)
-        if stop():
+        score = validate(learner.measured, run, stop, accelerator.process_index, accelerator.num_processes)
+        if asked():
             return  # the score is of a part only
+        score = _summed(score, accelerator)
         if not math.isfinite(score.loss):
             raise TrainingDivergedError(_diverged(run, progress.step, score.loss))
         is_best = progress.take(score, task)
-        _record(metrics, {"step": progress.step, "validation": score.to_dict()})
-        _save(run, progress, model, optimizer, is_best)
+        metrics.record(progress.step, {"validation": score.to_dict()})
+        progress.save(run, learner, is_best)
         epoch = progress.step / recipe.epoch_steps(size)
         yield Validation(progress.step, epoch, score, time.perf_counter() - clock, is_best)
 
-    model.train()
-    with run.metrics.open("a", encoding="utf-8") as metrics:
+    with _Metrics(run, accelerator.is_main_process, progress.step) as metrics:
         if progress.step:
-            yield from measure()  # an interruption may have come between an update and its validation
-        for tokens, targets in batches(task, recipe, progress.step):
-            if stop() or progress.ended(recipe, task):
+            yield from measure(metrics)  # an interruption may have come between an update and its validation
+        for batches in updates(task, recipe, progress.step, accelerator.process_index, accelerator.num_processes):
+            if asked() or progress.ended(recipe, task):
                 break
             clock = time.perf_counter()
             lr = recipe.learning_rate(progress.step, size)
-            with _matmul_in(recipe.matmul):
-                loss = _update(model, optimizer, tokens, targets, lr, recipe.clip)
+            loss = learner.update(batches, lr)
             if not math.isfinite(loss):
                 raise TrainingDivergedError(_diverged(run, progress.step, loss))
             progress.step += 1
             if progress.step % _RECORD_EVERY == 0 or progress.step == total:
-                _record(metrics, {"step": progress.step, "loss": loss, "lr": lr})
-            yield Step(progress.step, total, loss, lr, tokens.numel() / (time.perf_counter() - clock))
-            if not stop():
-                yield from measure()
+                metrics.record(progress.step, {"loss": loss, "lr": lr})
+            tokens = accelerator.num_processes * sum(t.numel() for t, _ in batches)
+            yield Step(progress.step, total, loss, lr, tokens / (time.perf_counter() - clock))
+            if not asked():
+                yield from measure(metrics)
         reason = progress.ended(recipe, task) or (
-            "finished" if progress.step == progress.validated == total else "stopped"
+            "finished" if progress.step >= total and progress.step == progress.validated else "stopped"
         )
         if reason == "stopped":
-            _save(run, progress, model, optimizer, is_best=False)
+            progress.save(run, learner, is_best=False)
+        else:
+            metrics.record(progress.step, {"end": reason})
     yield End(progress.step, reason)
 
 
-def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """Adam as in the paper, or AdamW with weight decay on matrices only."""
-    parameters = list(model.parameters())
-    if recipe.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True)
-    groups = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": recipe.weight_decay},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=recipe.lr, fused=True)
-
-
-def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross-entropy over scored steps; 0 with zero gradients where no step is scored."""
-    total = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="sum")
-    return total / (targets != IGNORE).sum().clamp(min=1)
-
-
-def validate(model: CascadeLM, run: Run, stop: Callable[[], bool] = lambda: False) -> Score:
-    """The score on the validation set of the run."""
-    recipe, task = run.recipe, run.task
-    streams = task.streams("validation", recipe.seed, recipe.validation_sequences, VALIDATION_CHUNK)
-    return score_streams(model, streams, task.classes, stop)
+def make_accelerator() -> Accelerator:
+    """The devices and processes to train on; the recipe alone decides the precision."""
+    try:
+        from accelerate import Accelerator
+    except ImportError:
+        raise ImportError("training needs accelerate: pip install 'latchwork[train]'") from None
+    return Accelerator(mixed_precision="no", cpu=not torch.accelerator.is_available())
 
 
 @contextmanager
-def _matmul_in(precision: str) -> Iterator[None]:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium" if precision == "bfloat16" else "highest")
-    try:
+def _alone(run: Run, accelerator: Accelerator) -> Iterator[None]:
+    """Refuse a run that another process is training: both would write its checkpoints."""
+    if not accelerator.is_main_process:
         yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+        return
+    try:
+        with FileLock(run.path / "run.lock", timeout=0):
+            yield
+    except Timeout:
+        raise RunError(f"{run.path} is being trained by another process") from None
 
 
-def _update(
-    model: CascadeLM,
-    optimizer: torch.optim.Optimizer,
-    tokens: Tensor,
-    targets: Tensor,
-    lr: float,
-    clip: float | None,
-) -> float:
-    for group in optimizer.param_groups:
-        group["lr"] = lr
-    logits, _ = model(tokens)
-    loss = loss_of(logits, targets)
-    optimizer.zero_grad()
-    loss.backward()
-    if clip is not None:
-        nn.utils.clip_grad_norm_(model.parameters(), clip)
-    optimizer.step()
-    return loss.item()
+def first_says(value: T) -> T:
+    """What the first process says, in all of them."""
+    from accelerate.utils import broadcast_object_list
+
+    return broadcast_object_list([value])[0]
 
 
-@dataclass
-class _Progress:
-    """The counters of a run, saved with every checkpoint."""
-
-    step: int = 0
-    validated: int = 0
-    best: list[float] | None = None
-    best_checkpoint: str | None = None
-    since_best: int = 0
-    perfect: bool = False
-
-    def take(self, score: Score, task: Task) -> bool:
-        """Count a validation; true if it is the best one so far.
-
-        The best has the most right answers, then the lowest loss; where the task is measured in bits, the loss alone.
-        """
-        merit = [-score.loss] if task.measure == "bits per byte" else [score.correct, -score.loss]
-        is_best = self.best is None or merit > self.best
-        self.best = merit if is_best else self.best
-        self.since_best = 0 if is_best else self.since_best + 1
-        self.perfect = score.correct == score.scored
-        self.validated = self.step
-        return is_best
-
-    def ended(self, recipe: Recipe, task: Task) -> str | None:
-        if task.measure == "accuracy" and self.perfect:
-            return "perfect"
-        return "patience" if recipe.patience is not None and self.since_best >= recipe.patience else None
-
-    def restore(self, run: Run, model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
-        """Go back to the newest whole checkpoint, if any; returns what is wrong with newer ones."""
-        found, complaints = checkpoint.newest(run.checkpoints)
-        if found is None:
-            if complaints:
-                raise CheckpointError(f"{run.path} has no whole checkpoint to go on from: {'; '.join(complaints)}")
-            run.metrics.write_text("", "utf-8")  # killed before the first checkpoint: it starts again
-            return complaints
-        state = found.check()
-        found.load_weights(model)
-        found.load_training(optimizer)
-        for name, value in state["progress"].items():
-            setattr(self, name, value)
-        kept = [record for record in run.records() if record["step"] <= self.step]
-        run.metrics.write_text("".join(json.dumps(record) + "\n" for record in kept), "utf-8")
-        return complaints
+def validate(
+    model: CascadeLM, run: Run, stop: Callable[[], bool] = lambda: False, process: int = 0, processes: int = 1
+) -> Score:
+    """The score of one process's share of the validation set."""
+    recipe, task = run.recipe, run.task
+    streams = task.streams("validation", recipe.seed, recipe.validation_sequences, VALIDATION_CHUNK)
+    return score_streams(model, itertools.islice(streams, process, None, processes), task.classes, stop)
 
 
-def _save(run: Run, progress: _Progress, model: nn.Module, optimizer: torch.optim.Optimizer, is_best: bool) -> None:
-    name = f"step-{progress.step:08d}"
-    if is_best:
-        progress.best_checkpoint = name
-    saved = checkpoint.save(run.checkpoints, progress.step, model, optimizer, {"progress": vars(progress)})
-    if is_best:
-        run.set_best(saved)
-    checkpoint.prune(run.checkpoints, keep={progress.best_checkpoint or name})
+def _summed(score: Score, accelerator: Accelerator) -> Score:
+    """The score over all processes."""
+    if accelerator.num_processes == 1:
+        return score
+    counts = torch.tensor([score.scored, score.correct, *score.labels.tolist()], device=accelerator.device)
+    nats = torch.tensor(score.nats, dtype=torch.float64, device=accelerator.device)
+    scored, correct, *labels = accelerator.reduce(counts, "sum").tolist()
+    total = float(accelerator.reduce(nats, "sum"))
+    return Score(score.classes, scored, correct, total, np.array(labels))
+
+
+def _agreed(accelerator: Accelerator, stop: Callable[[], bool]) -> Callable[[], bool]:
+    """Whether any process is asked to stop, so that all of them stop at the same step."""
+    if accelerator.num_processes == 1:
+        return stop
+    return lambda: bool(accelerator.reduce(torch.tensor(int(stop()), device=accelerator.device), "sum"))
 
 
 def _diverged(run: Run, step: int, loss: float) -> str:
-    whole, _ = checkpoint.newest(run.checkpoints)
+    whole, _, _ = checkpoint.newest(run.checkpoints)
     left = f"the last good checkpoint is {whole.path}" if whole else "there is no checkpoint yet"
     return f"the loss became {loss} at step {step + 1}; {left}. Try a lower --lr, or --clip 1"
 
 
-def _record(metrics: Any, record: dict[str, Any]) -> None:
-    metrics.write(json.dumps(record) + "\n")
-    metrics.flush()
+class _Metrics:
+    """The records of a run, as JSON lines and, where the recipe wants it, for TensorBoard."""
+
+    def __init__(self, run: Run, writes: bool, step: int) -> None:
+        self.lines = run.metrics.open("a", encoding="utf-8") if writes else None
+        self.board = _board(run, step) if writes and run.recipe.tensorboard else None
+
+    def __enter__(self) -> _Metrics:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.lines is not None:
+            self.lines.close()
+        if self.board is not None:
+            self.board.close()
+
+    def record(self, step: int, values: dict[str, Any]) -> None:
+        if self.lines is not None:
+            self.lines.write(json.dumps({"step": step, **values}) + "\n")
+            self.lines.flush()
+        if self.board is not None:
+            for name, value in values.items():
+                scalars = value if isinstance(value, dict) else {name: value}
+                for key, scalar in scalars.items():
+                    if not isinstance(scalar, str):
+                        self.board.add_scalar(f"{'validation' if scalars is value else 'train'}/{key}", scalar, step)
+
+
+def _board(run: Run, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ImportError("--tensorboard needs tensorboard: pip install 'latchwork[train]'") from None
+    return SummaryWriter(str(run.path / "tensorboard"), purge_step=step + 1)

@@ -23,15 +23,18 @@ class Recipe:
     steps: int | None = None
     """Updates of the weights at most; None: as many as the epochs have."""
     batch_size: int = 64
-    """Sequences in an update."""
+    """Sequences in an update, over all processes."""
+    micro_batches: int = 1
+    """Parts in which the sequences of an update are computed one after another, where memory is short; every scored
+    step weighs the same whatever part it is in."""
     lr: float = 1e-3
     """Learning rate at its highest."""
     weight_decay: float = 1e-4
     """Of Adam: added to the gradient. Of AdamW: taken from matrices, apart from the gradient."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """Which of the two."""
-    schedule: Literal["step", "cosine"] = "step"
-    """How the learning rate falls: by lr_factor every lr_epochs, or along a cosine to a hundredth."""
+    schedule: Literal["step", "cosine", "constant"] = "step"
+    """How the learning rate falls: by lr_factor every lr_epochs, along a cosine to a hundredth, or not at all."""
     lr_factor: float = 0.5
     """Factor of the step schedule."""
     lr_epochs: float = 5.0
@@ -40,6 +43,11 @@ class Recipe:
     """Updates over which the learning rate rises to its highest; at most a tenth of all updates are used for it."""
     clip: float | None = None
     """Largest norm of a gradient; longer ones are shortened to it."""
+    ema: float | None = None
+    """Decay of a running average of the weights, below 1; the average is then what is validated and kept."""
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Of activations while training, by autocast; states and weights are float32 all the same, and validation is in
+    float32."""
     matmul: Literal["float32", "bfloat16"] = "float32"
     """What matrix products multiply in while training. bfloat16 is faster where the processor has it and changes
     nothing elsewhere; sums, states and weights are float32 all the same."""
@@ -47,11 +55,15 @@ class Recipe:
     """Updates between validations (and checkpoints); None: an epoch."""
     patience: int | None = 10
     """Stop after this many validations without a lower loss; None: never."""
+    stop_when_perfect: bool = True
+    """Stop when every validation answer is right (tasks measured in accuracy)."""
+    tensorboard: bool = False
+    """Write the metrics for TensorBoard too, below the run folder."""
     workers: int = 0
     """Processes that prepare batches; the batches are the same for any number."""
 
     def __post_init__(self) -> None:
-        for name in ("train_sequences", "validation_sequences", "epochs", "batch_size"):
+        for name in ("train_sequences", "validation_sequences", "epochs", "batch_size", "micro_batches"):
             _at_least(self, name, 1)
         if isinstance(self.seed, int) and self.seed >= 1 << 63:
             raise ValueError(f"seed must be below 2^63, got {self.seed}")
@@ -66,9 +78,14 @@ class Recipe:
                 raise ValueError(f"{name} must be a positive number, got {value}")
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise ValueError(f"weight_decay must be 0 or more, got {self.weight_decay}")
+        if self.ema is not None and not 0 < self.ema < 1:
+            raise ValueError(f"ema must be between 0 and 1, got {self.ema}")
+        if self.micro_batches > self.batch_size:
+            raise ValueError(f"micro_batches must be at most the {self.batch_size} sequences of an update")
         for name, choices in (
             ("optimizer", ("adam", "adamw")),
-            ("schedule", ("step", "cosine")),
+            ("schedule", ("step", "cosine", "constant")),
+            ("precision", ("float32", "bfloat16", "float16")),
             ("matmul", ("float32", "bfloat16")),
         ):
             if getattr(self, name) not in choices:
@@ -87,6 +104,8 @@ class Recipe:
         if self.schedule == "cosine":
             share = step / self.total_steps(epoch_size)
             return self.lr * rise * (0.01 + 0.99 * (0.5 + 0.5 * math.cos(math.pi * share)))
+        if self.schedule == "constant":
+            return self.lr * rise
         falls = math.floor(step / self.epoch_steps(epoch_size) / self.lr_epochs)
         return self.lr * rise * self.lr_factor**falls
 

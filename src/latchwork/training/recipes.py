@@ -24,3 +24,14 @@ TEXT_RECIPE = Recipe(
     patience=None,
 )
 """Bytes of a text of about a megabyte, on two cores in about eight minutes."""
+
+DEFAULTS: dict[str, tuple[CascadeConfig, Recipe]] = {
+    "inductionheads": (INDUCTION_MODEL, INDUCTION_RECIPE),
+    "text": (TEXT_MODEL, TEXT_RECIPE),
+}
+"""Model and recipe by task, where those of the paper are not what is best."""
+
+
+def defaults(task: str) -> tuple[CascadeConfig, Recipe]:
+    """Model and recipe of a task where nothing else is said."""
+    return DEFAULTS.get(task, (CascadeConfig.small(), Recipe()))

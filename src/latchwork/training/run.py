@@ -16,6 +16,8 @@ from latchwork.nn.config import CascadeConfig
 from latchwork.tasks import Task, get
 from latchwork.training.checkpoint import Checkpoint
 from latchwork.training.recipe import Recipe
+from latchwork.training.recipes import defaults
+from latchwork.training.settings import Settings, SettingsError
 
 FORMAT = 1
 
@@ -80,6 +82,19 @@ class Run:
         if self.checkpoints.exists() or self.metrics.exists():
             raise RunError(f"{self.path} holds parts of a run without config.json; choose another folder")
         self.path.mkdir(parents=True, exist_ok=True)
+        self.write_config()
+
+    def changed(self, recipe: Recipe) -> Run:
+        """The same run with another recipe; the samples and their order have to stay.
+
+        Raises: ValueError for a change of the seed or of what an update consists of.
+        """
+        for name in ("seed", "train_sequences", "batch_size"):
+            if getattr(recipe, name) != getattr(self.recipe, name):
+                raise ValueError(f"{name} of a run that has begun cannot be changed; start another run")
+        return dataclasses.replace(self, recipe=recipe)
+
+    def write_config(self) -> None:
         write_json(self.path / "config.json", self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,6 +105,21 @@ class Run:
             "model": self.model.to_dict(),
             "recipe": self.recipe.to_dict(),
         }
+
+    @classmethod
+    def from_settings(cls, path: Path, settings: Settings) -> Run:
+        """A run of these settings, in a folder that need not exist; what is left out is as `latchwork train` has it."""
+        task = dict(settings.get("task", {}))
+        name = task.pop("name", None)
+        if not isinstance(name, str):
+            raise SettingsError("the settings name no task; task.name is missing")
+        model, recipe = defaults(name)
+        return cls(
+            path,
+            get(name, **task),
+            dataclasses.replace(model, **settings.get("model", {})),
+            dataclasses.replace(recipe, **settings.get("recipe", {})),
+        )
 
     @classmethod
     def open(cls, path: Path) -> Run:
@@ -115,6 +145,12 @@ class Run:
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise RunError(f"{file} is damaged: {type(error).__name__}: {error}") from None
+
+    @property
+    def ended(self) -> str | None:
+        """Why training ended: "perfect", "patience" or "finished"; None if it has not."""
+        records = list(self.records())
+        return records[-1].get("end") if records else None
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The lines of ``metrics.jsonl``; lines that are damaged are left out."""

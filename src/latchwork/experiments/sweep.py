@@ -1,0 +1,119 @@
+"""Sweeps: many runs declared in one file."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from latchwork.evaluation.extrapolate import check_lengths
+from latchwork.training.run import Run
+from latchwork.training.settings import SECTIONS, Settings, SettingsError, check_settings, merged, read_table
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How every run is measured when it has been trained; the fields are flags of `latchwork evaluate`."""
+
+    length: int = 1 << 20
+    sequences: int = 8
+    chunk: int = 1024
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise ValueError(f"{name} must be an integer, got {value!r}")
+        check_lengths(self.length, self.chunk, self.sequences)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Runs in folders of their own, and how they are measured; None: only trained."""
+
+    runs: tuple[Run, ...]
+    evaluation: Evaluation | None
+
+
+def read_sweep(file: Path, out: Path, changes: Settings | None = None) -> Sweep:
+    """The sweep that a TOML, YAML or JSON file declares, with its runs below the folder `out`.
+
+    The sections task, model and recipe hold what all runs share. The section grid has lists of values for some keys,
+    as in ``recipe.seed = [0, 1, 2]``, and every combination is a run; several grids ([[grid]] in TOML) are joined. The
+    section evaluate, which may be empty, has the fields of `Evaluation`. `changes` win over what all runs share.
+
+    Raises: SettingsError or ValueError naming the file, and the run whose settings do not fit together.
+    """
+    content = read_table(file)
+    grids, evaluate = content.pop("grid", {}), content.pop("evaluate", None)
+    check_settings(content, str(file), more=("grid", "evaluate"))
+    shared = merged(content, changes or {})
+    grids = grids if isinstance(grids, list) else [grids]
+    runs: dict[str, Run] = {}
+    for grid in grids:
+        for point in _points(_axes(grid, str(file)), str(file)):
+            name = "_".join(f"{key.rpartition('.')[2]}-{_plain(value)}" for key, value in point.items()) or "run"
+            settings = merged(shared, _nested(point))
+            check_settings(settings, f"{file}, {name}")
+            try:
+                run = Run.from_settings(out / name, settings)
+            except (ValueError, TypeError) as error:
+                raise SettingsError(f"{file}, {name}: {error}") from None
+            if name in runs:
+                raise SettingsError(f"{file}: two runs would be called {name}")
+            runs[name] = run
+    return Sweep(tuple(runs.values()), _evaluation(evaluate, str(file)))
+
+
+def _axes(grid: Any, where: str, section: str = "") -> dict[str, list[Any]]:
+    """Lists of values by dotted key; tables in tables are the same as dots."""
+    if not isinstance(grid, dict):
+        raise SettingsError(f"{where}: grid should be a table of keys and lists of values, got {grid!r}")
+    axes: dict[str, list[Any]] = {}
+    for name, value in grid.items():
+        key = section + name
+        if isinstance(value, dict):
+            axes |= _axes(value, where, f"{key}.")
+        elif isinstance(value, list) and value:
+            axes[key] = value
+        else:
+            raise SettingsError(f"{where}: grid key {key} needs a list of values, got {value!r}")
+    return axes
+
+
+def _points(axes: dict[str, list[Any]], where: str) -> Iterator[dict[str, Any]]:
+    for key in axes:
+        if "." not in key:
+            raise SettingsError(f"{where}: grid key {key} has no section, which is one of {', '.join(SECTIONS)}")
+    for values in itertools.product(*axes.values()):
+        yield dict(zip(axes, values, strict=True))
+
+
+def _nested(point: dict[str, Any]) -> Settings:
+    settings: Settings = {}
+    for path, value in point.items():
+        section, _, key = path.partition(".")
+        settings.setdefault(section, {})[key] = value
+    return settings
+
+
+def _plain(value: Any) -> str:
+    """A value as part of a folder's name."""
+    return re.sub(r"[^\w.+-]+", "-", str(value))
+
+
+def _evaluation(fields: Any, where: str) -> Evaluation | None:
+    if fields is None:
+        return None
+    known: Sequence[str] = [f.name for f in dataclasses.fields(Evaluation)]
+    if not isinstance(fields, dict) or (unknown := sorted(fields.keys() - set(known))):
+        got = unknown[0] if isinstance(fields, dict) else fields
+        raise SettingsError(f"{where}: section evaluate has {', '.join(known)}, not {got!r}")
+    try:
+        return Evaluation(**fields)
+    except ValueError as error:
+        raise SettingsError(f"{where}: evaluate: {error}") from None

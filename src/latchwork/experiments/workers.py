@@ -1,0 +1,165 @@
+"""Many runs at once: a process each, as many at a time as there are workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from latchwork.experiments.sweep import Evaluation, Sweep
+from latchwork.training.run import Run, RunError
+
+_POLL_SECONDS = 0.2
+PARENT = "LATCHWORK_PARENT"
+"""Environment variable with the process that a worker belongs to; it stops when that one is gone."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A run is trained and measured, now or (with seconds 0) before."""
+
+    run: Run
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A run could not be trained or measured; `message` is the last line it said."""
+
+    run: Run
+    message: str
+
+
+@dataclass(frozen=True)
+class Working:
+    """What is being worked on at the moment; sent every few moments."""
+
+    runs: tuple[Run, ...]
+
+
+@dataclass
+class _Job:
+    run: Run
+    commands: list[list[str]]
+    """What is left to do, one process after another."""
+    process: subprocess.Popen | None = None
+    began: float = field(default_factory=time.monotonic)
+    told: bool = False
+    """Whether it has been asked to stop."""
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_sweep(
+    sweep: Sweep, workers: int, threads: int, stop: Callable[[], bool] = lambda: False
+) -> Iterator[Done | Failed | Working]:
+    """Train and measure every run that is not done yet; what is done is only reported.
+
+    Raises: RunError when a folder holds another run than the sweep declares; before anything is started.
+    When `stop()` is true the runs at work write a checkpoint and end; the same call later goes on from there.
+    """
+    waiting: list[_Job] = []
+    for run in sweep.runs:
+        if (run.path / "config.json").exists():
+            if Run.open(run.path) != run:
+                raise RunError(f"{run.path} holds a run with other settings; choose another folder")
+        else:
+            run.create()
+        waiting.append(_Job(run, _commands(run, sweep.evaluation, threads)))
+    working: list[_Job] = []
+    try:
+        while waiting or working:
+            while waiting and len(working) < workers and not stop():
+                job = waiting.pop(0)
+                if not job.commands:
+                    yield Done(job.run, 0.0)
+                    continue
+                job.began = time.monotonic()
+                working.append(job)
+            if stop():
+                waiting.clear()
+                _interrupt(working)
+            for job in list(working):
+                if (outcome := _advance(job, threads, stop)) is not None:
+                    working.remove(job)
+                    if not isinstance(outcome, str):
+                        yield outcome
+            if working:
+                yield Working(tuple(job.run for job in working))
+                time.sleep(_POLL_SECONDS)
+    finally:
+        for job in working:
+            if job.process is not None:
+                job.process.kill()
+                job.process.wait()
+
+
+def _commands(run: Run, evaluation: Evaluation | None, threads: int) -> list[list[str]]:
+    """What is left to do for a run."""
+    commands = [] if run.ended else [["train", "resume", str(run.path), f"--threads={threads}"]]
+    if evaluation is not None and (commands or not _is_measured(run, evaluation)):
+        flags = [f"--{name}={value}" for name, value in vars(evaluation).items()]
+        commands.append(["evaluate", str(run.path), f"--threads={threads}", *flags])
+    return commands
+
+
+def _is_measured(run: Run, evaluation: Evaluation) -> bool:
+    try:
+        found = json.loads((run.path / "evaluation.json").read_text("utf-8"))
+        return "chunks" not in found or all(found[name] == value for name, value in vars(evaluation).items())
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+
+
+def _advance(job: _Job, threads: int, stop: Callable[[], bool]) -> Done | Failed | str | None:
+    """Start what comes next when the last process has ended; the outcome if there is one, None while it works."""
+    if job.process is not None:
+        status = job.process.poll()
+        if status is None:
+            return None
+        job.process = None
+        if stop():
+            return "stopped"
+        if status:
+            return Failed(job.run, _last_line(_log(job.run)) or f"ended with status {status}")
+    if stop():
+        return "stopped"
+    if not job.commands:
+        return Done(job.run, time.monotonic() - job.began)
+    environment = {**os.environ, PARENT: str(os.getpid()), "OMP_NUM_THREADS": str(threads)}
+    with _log(job.run).open("ab") as log:
+        job.process = subprocess.Popen(
+            [sys.executable, "-m", "latchwork", *job.commands.pop(0)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,  # a Ctrl-C comes here first, and is handed on once
+        )
+    return None
+
+
+def _log(run: Run) -> Path:
+    return run.path / "log.txt"
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text("utf-8", errors="replace").strip().splitlines() if log.exists() else []
+    return lines[-1].removeprefix("latchwork: error: ") if lines else ""
+
+
+def _interrupt(jobs: Sequence[_Job]) -> None:
+    """Ask the processes of jobs to stop after their step, once each: a second time would make them stop at once."""
+    for job in jobs:
+        if job.process is not None and job.process.poll() is None and not job.told:
+            job.process.send_signal(signal.SIGINT)
+            job.told = True

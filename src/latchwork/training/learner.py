@@ -1,0 +1,158 @@
+"""What changes while a model is trained: weights, optimizer, averages, random generators."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from latchwork.models.cascade_lm import CascadeLM
+from latchwork.tasks.task import IGNORE
+from latchwork.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+MicroBatch: TypeAlias = tuple[Tensor, Tensor]
+"""Tokens and targets, [B, T] each."""
+
+
+class Learner:
+    """A model with all that its next update depends on, on one device or spread over the processes of accelerate."""
+
+    def __init__(self, model: CascadeLM, recipe: Recipe, accelerator: Accelerator) -> None:
+        self.recipe, self.accelerator = recipe, accelerator
+        self.device = accelerator.device
+        self.model = model.to(self.device)
+        self.optimizer = make_optimizer(model, recipe)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.precision == "float16")
+        self.averaged = None
+        if recipe.ema is not None:
+            self.averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema))
+        self._forward = accelerator.prepare(model) if accelerator.num_processes > 1 else model
+        if accelerator.process_index:  # every process drops out other outputs
+            torch.manual_seed(recipe.seed + accelerator.process_index * (1 << 32))
+        self.model.train()
+
+    @property
+    def measured(self) -> CascadeLM:
+        """The model that is validated and kept: the running average of the weights, if there is one."""
+        return self.model if self.averaged is None else self.averaged.module  # type: ignore[return-value]
+
+    def update(self, batches: Sequence[MicroBatch], lr: float) -> float:
+        """One step of the optimizer on micro-batches, every scored step weighing the same; returns the mean loss."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        scored = torch.stack([(targets != IGNORE).sum() for _, targets in batches]).sum().to(self.device)
+        scored = self._over_processes(scored).clamp(min=1)
+        self.optimizer.zero_grad()
+        nats = torch.zeros((), device=self.device)
+        for i, (tokens, targets) in enumerate(batches):
+            wait = self.accelerator.no_sync(self._forward) if i + 1 < len(batches) else contextlib.nullcontext()
+            with wait, _matmul_in(self.recipe.matmul):
+                with self._autocast():
+                    logits, _ = self._forward(tokens.to(self.device))
+                share = cross_entropy(logits, targets.to(self.device)) / scored
+                # data parallelism takes the mean over processes where the sum is wanted
+                self.scaler.scale(share * self.accelerator.num_processes).backward()
+            nats = nats + share.detach()
+        if self.recipe.clip is not None:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        if self.averaged is not None:
+            self.averaged.update_parameters(self.model)
+        return self._over_processes(nats).item()
+
+    def _autocast(self) -> Any:
+        if self.recipe.precision == "float32":
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, getattr(torch, self.recipe.precision))
+
+    def _over_processes(self, value: Tensor) -> Tensor:
+        return self.accelerator.reduce(value, "sum") if self.accelerator.num_processes > 1 else value
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All but the weights of `measured`, for a checkpoint; every process has to call it."""
+        found = {
+            f"optimizer/{index}/{field}": value.contiguous()
+            for index, fields in self.optimizer.state_dict()["state"].items()
+            for field, value in fields.items()
+        }
+        if self.averaged is not None:
+            found |= {f"weights/{name}": value.detach() for name, value in self.model.named_parameters()}
+        generators = [torch.get_rng_state()]
+        if self.device.type == "cuda":
+            generators.append(torch.cuda.get_rng_state(self.device))
+        if self.accelerator.num_processes > 1:
+            from accelerate.utils import gather_object
+
+            every = gather_object([generators])
+        else:
+            every = [generators]
+        found |= {f"random/{rank}/{i}": state for rank, states in enumerate(every) for i, state in enumerate(states)}
+        return found
+
+    def restore(self, tensors: dict[str, Tensor], step: int) -> None:
+        """Go back to what `tensors` gave after `step` updates; the weights of `measured` have been loaded before.
+
+        A process that the checkpoint knows no random generator of (there were fewer processes) starts another one.
+        """
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            kind, *path = name.split("/")
+            if kind == "optimizer":
+                state.setdefault(int(path[0]), {})[path[1]] = tensor
+        self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
+        if self.averaged is not None:
+            self.averaged.n_averaged.fill_(step)
+            with torch.no_grad():
+                for name, parameter in self.model.named_parameters():
+                    parameter.copy_(tensors[f"weights/{name}"])
+        rank = self.accelerator.process_index
+        if f"random/{rank}/0" not in tensors:
+            torch.manual_seed(self.recipe.seed + rank * (1 << 32) + step)
+            return
+        torch.set_rng_state(tensors[f"random/{rank}/0"])
+        if self.device.type == "cuda" and f"random/{rank}/1" in tensors:
+            torch.cuda.set_rng_state(tensors[f"random/{rank}/1"], self.device)
+
+
+def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """Adam as in the paper, or AdamW with weight decay on matrices only."""
+    parameters = list(model.parameters())
+    if recipe.optimizer == "adam":
+        return torch.optim.Adam(parameters, lr=recipe.lr, weight_decay=recipe.weight_decay, fused=True)
+    groups = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": recipe.weight_decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=recipe.lr, fused=True)
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """The sum over scored steps in nats, in float32 at least; logits [B, T, classes], targets [B, T].
+
+    Where no step is scored it is 0 and its gradients are zero.
+    """
+    logits = logits.flatten(0, 1)
+    if logits.dtype in (torch.float16, torch.bfloat16):
+        logits = logits.float()
+    return F.cross_entropy(logits, targets.flatten(), ignore_index=IGNORE, reduction="sum")
+
+
+@contextmanager
+def _matmul_in(precision: str) -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium" if precision == "bfloat16" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,79 @@
+"""How far a run is, and how that is kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from latchwork.evaluation.measure import Score
+from latchwork.tasks.task import Task
+from latchwork.training import checkpoint
+from latchwork.training.checkpoint import CheckpointError
+from latchwork.training.learner import Learner
+from latchwork.training.recipe import Recipe
+from latchwork.training.run import Run
+
+
+@dataclass
+class Progress:
+    """The counters of a run, saved with every checkpoint."""
+
+    step: int = 0
+    validated: int = 0
+    best: list[float] | None = None
+    best_checkpoint: str | None = None
+    since_best: int = 0
+    perfect: bool = False
+
+    def take(self, score: Score, task: Task) -> bool:
+        """Count a validation; true if it is the best one so far.
+
+        The best has the most right answers, then the lowest loss; where the task is measured in bits, the loss alone.
+        """
+        merit = [-score.loss] if task.measure == "bits per byte" else [score.correct, -score.loss]
+        is_best = self.best is None or merit > self.best
+        self.best = merit if is_best else self.best
+        self.since_best = 0 if is_best else self.since_best + 1
+        self.perfect = score.correct == score.scored
+        self.validated = self.step
+        return is_best
+
+    def ended(self, recipe: Recipe, task: Task) -> str | None:
+        """Why there is nothing left to do before the last update, if so."""
+        if task.measure == "accuracy" and self.perfect and recipe.stop_when_perfect:
+            return "perfect"
+        return "patience" if recipe.patience is not None and self.since_best >= recipe.patience else None
+
+    def restore(self, run: Run, learner: Learner) -> list[str]:
+        """Go back to the newest whole checkpoint, if any; returns what is wrong with newer ones."""
+        found, state, complaints = checkpoint.newest(run.checkpoints)
+        main = learner.accelerator.is_main_process
+        if found is None:
+            if complaints:
+                raise CheckpointError(f"{run.path} has no whole checkpoint to go on from: {'; '.join(complaints)}")
+            if main:
+                run.metrics.write_text("", "utf-8")  # killed before the first checkpoint: it starts again
+            return complaints
+        for name, value in state["progress"].items():
+            setattr(self, name, value)
+        found.load_weights(learner.measured)
+        learner.restore(found.tensors(), self.step)
+        learner.scaler.load_state_dict(state["scaler"])
+        if main:
+            kept = [record for record in run.records() if record["step"] <= self.step and "end" not in record]
+            run.metrics.write_text("".join(json.dumps(record) + "\n" for record in kept), "utf-8")
+        return complaints
+
+    def save(self, run: Run, learner: Learner, is_best: bool) -> None:
+        """Write a checkpoint; every process has to call it, and the first one writes."""
+        name = f"step-{self.step:08d}"
+        if is_best:
+            self.best_checkpoint = name
+        tensors = learner.tensors()
+        if learner.accelerator.is_main_process:
+            state = {"progress": vars(self), "scaler": learner.scaler.state_dict()}
+            saved = checkpoint.save(run.checkpoints, self.step, learner.measured, tensors, state)
+            if is_best:
+                run.set_best(saved)
+            checkpoint.prune(run.checkpoints, keep={self.best_checkpoint or name})
+        learner.accelerator.wait_for_everyone()
