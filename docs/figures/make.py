@@ -96,23 +96,21 @@ def gradient() -> str:
     """Where the gradient of the last state goes."""
     r, s = _signals()
     r, s, cut = r[:30].clone(), s[:30].clone(), 30
-    states = torch.zeros(cut + 1)
-    reset, put = r.requires_grad_(), s.requires_grad_()
-    start = states[:1].clone().requires_grad_()
-    x, last = minmax_scan(reset[None, :, None], put[None, :, None], start[None])
+    put = s.clone().requires_grad_()
+    x, last = minmax_scan(r[None, :, None], put[None, :, None])
     last.sum().backward()
-    assert reset.grad is not None and put.grad is not None
-    through = _state_gradient(r.detach(), s.detach())
+    assert put.grad is not None
+    through = _state_gradient(r, s)
     figure, panels = blank(height=4.4)
     panels.remove()
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
     for axes in (top, bottom):
         axes.spines[["top", "right"]].set_visible(False)
-    _lines(top, r.detach(), s.detach(), x.detach()[0, :, 0])
+    _lines(top, r, s, x.detach()[0, :, 0])
     source = int(put.grad.argmax())
     top.annotate(
         "the last state is a copy\nof this s",
-        (source, float(s.detach()[source])),
+        (source, float(s[source])),
         xytext=(source + 1.6, 0.6),
         color=DARK,
         fontsize=9,
@@ -129,7 +127,9 @@ def gradient() -> str:
     bottom.set_ylim(0, 1.12)
     bottom.set_yticks([0, 1])
     bottom.set_xlabel("step")
-    return to_svg(figure, "The gradient of the last state runs back at 1 to the step whose s was copied, and stops there")
+    return to_svg(
+        figure, "The gradient of the last state runs back at 1 to the step whose s was copied, and stops there"
+    )
 
 
 def forgetting() -> str:
@@ -151,7 +151,9 @@ def forgetting() -> str:
     axes.set_ylabel("left of the state, and of its gradient")
     axes.set_ylim(0, 1.05)
     axes.set_xlim(1, 2**20)
-    return to_svg(figure, "A leaky unit loses its state in tens to tens of thousands of steps; a MinMax unit never does")
+    return to_svg(
+        figure, "A leaky unit loses its state in tens to tens of thousands of steps; a MinMax unit never does"
+    )
 
 
 def _signals() -> tuple[torch.Tensor, torch.Tensor]:
@@ -173,7 +175,9 @@ def _state_gradient(r: torch.Tensor, s: torch.Tensor) -> list[float]:
         states.append(x)
     for t in range(len(r)):
         tail = slice(t + 1, None)
-        last = minmax_scan(r[None, tail, None], s[None, tail, None], states[t][None])[1] if t + 1 < len(r) else states[t]
+        last = (
+            minmax_scan(r[None, tail, None], s[None, tail, None], states[t][None])[1] if t + 1 < len(r) else states[t]
+        )
         (share,) = torch.autograd.grad(last.sum(), states[t])
         through.append(float(share))
     return through
@@ -193,7 +197,7 @@ def _step_panel(axes: Any, r: float, s: float, title: str) -> None:
     states = [i / 200 for i in range(201)]
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=":")
     axes.plot(states, [max(min(r, x), s) for x in states], color=BLUE, linewidth=2.5)
-    for value, name in ((r, "r"), (s, "s")):
+    for value in (r, s):
         axes.axhline(value, color="#e3e8ee", linewidth=1, zorder=0.5)
     axes.set_yticks([s, r], ["s", "r"])
     axes.set_xticks([s, r], ["s", "r"])

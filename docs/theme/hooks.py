@@ -1,23 +1,23 @@
-"""What the site needs beyond its pages: files from outside docs, the command line's help, and nothing from the network.
+"""What the site needs beyond its pages: files from outside docs, the help of the commands, and nothing from the network.
 
-Links in the Markdown lead from file to file of the repository, so they work where the files are read as they are. Here a
-link out of docs/ brings its target into the site: Markdown as a page, other files as they are.
+Links in the Markdown lead from file to file of the repository, so they work where the files are read as they are. Here
+a link out of docs/ brings its target into the site: Markdown as a page, other files as they are.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
 import posixpath
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+
+sys.path.insert(0, str(Path(__file__).parent))
+import commands
 
 ROOT = Path(__file__).parents[2]
 OUTSIDE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
@@ -52,7 +52,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     markdown = _LINK.sub(point, markdown)
     if "<!-- commands -->" in markdown:
-        markdown = markdown.replace("<!-- commands -->", "\n".join(command_sections()))
+        markdown = markdown.replace("<!-- commands -->", "\n".join(commands.sections()))
     return markdown
 
 
@@ -87,31 +87,3 @@ def repository_path(uri: str) -> str:
     if uri in inside:
         return inside[uri]
     return f"docs/{uri}" if (ROOT / "docs" / uri).is_file() else uri
-
-
-def command_sections() -> Iterator[str]:
-    """Markdown with what `--help` prints, for every command."""
-    for command, text in helps():
-        yield f"{'#' * min(2 + len(command), 3)} latchwork {' '.join(command)}".rstrip()
-        yield f"\n```text\n{text.strip()}\n```\n"
-
-
-def helps(command: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every command with the text of its help, parents first."""
-    text = help_of(command)
-    yield command, text
-    usage = text.split("\n\n", 1)[0]
-    if names := re.search(r"\{([a-z-]+(?:,\s*[a-z-]+)*)\}\s*$", usage):
-        for name in re.split(r",\s*", names[1]):
-            yield from helps((*command, name))
-
-
-def help_of(command: tuple[str, ...]) -> str:
-    """What `latchwork COMMAND --help` prints, 88 columns wide."""
-    from latchwork.cli.main import main
-
-    out = io.StringIO()
-    plain = {"COLUMNS": "88", "NO_COLOR": "1", "TERM": "dumb"}
-    with mock.patch.dict(os.environ, plain), contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-        main([*command, "--help"])
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
