@@ -49,7 +49,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def run(page: Path, *, shell: bool) -> None:
-    """Do what a page says, in the current folder; without `shell` its Python blocks only.
+    """Do what a page says, in the current folder; without `shell` only its Python blocks before the first command.
 
     Raises: AssertionError where something else is printed than the page shows.
     """
@@ -61,7 +61,9 @@ def run(page: Path, *, shell: bool) -> None:
             printed = run_python(block, where, names)
         elif block.language == "text" and block.follows and printed is not None:
             assert comparable(printed) == comparable(block.text), f"{where} prints\n{printed}"
-        elif block.language == "console" and shell:
+        elif block.language == "console":
+            if not shell:
+                return
             for command, shown in commands(block.text):
                 said = run_command(command)
                 assert comparable(said) == comparable(shown), f"{where}: {command}\nsays\n{said}"

@@ -37,8 +37,6 @@ def script(path: str):
 
 @having("python")
 def test_code_runs_and_prints_what_is_shown(page, tmp_path, monkeypatch):
-    if any(block.language == "console" for block in documents.blocks(page)):
-        pytest.skip("its code needs what its commands make: see the slow test")
     monkeypatch.chdir(tmp_path)
     documents.run(page, shell=False)
 

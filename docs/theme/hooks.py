@@ -1,4 +1,4 @@
-"""What the site needs beyond its pages: files from outside docs, the help of the commands, and nothing from the network.
+"""What the site needs beyond its pages: files from outside docs, help of commands, and nothing from the network.
 
 Links in the Markdown lead from file to file of the repository, so they work where the files are read as they are. Here
 a link out of docs/ brings its target into the site: Markdown as a page, other files as they are.
