@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from unittest import mock
 
-PLAIN = {**os.environ, "COLUMNS": "88", "NO_COLOR": "1", "TERM": "dumb"}
-"""An environment in which help is text without colours, 88 columns wide."""
+PLAIN = {**os.environ, "COLUMNS": "79", "NO_COLOR": "1", "TERM": "dumb"}
+"""An environment in which help is text without colours, 79 columns wide."""
 
 
 def sections() -> Iterator[str]:
