@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+from latchwork import __version__
 from latchwork.ops.scan import has_triton
 
 HAS_GPU = torch.cuda.is_available()
@@ -150,6 +151,17 @@ def test_text_is_evaluated_in_bits_and_generated(runs):
     assert 20 <= len(first.stdout) <= 44
     assert latchwork("generate text --prompt the --length 40 --seed 1", runs).stdout == first.stdout
     assert latchwork("generate text --prompt the --length 40 --seed 2", runs).stdout != first.stdout
+
+
+def test_generation_into_a_terminal_of_ascii_only_writes_escapes(runs):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    result = latchwork("generate text --prompt ä --length 20 --temperature 5 --seed 1", runs, env=environment)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("\\xe4")
+
+
+def test_the_version_is_told(tmp_path):
+    assert latchwork("--version", tmp_path).stdout.strip() == f"latchwork {__version__}"
 
 
 def test_generation_ends_quietly_when_nobody_reads(runs):

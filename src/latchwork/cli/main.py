@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from typing import Annotated, Union
 
 import tyro
 
+import latchwork
 from latchwork.cli.bench import BENCH
 from latchwork.cli.demo import Demo
 from latchwork.cli.evaluate import Evaluate
@@ -37,11 +39,17 @@ Command = Union[  # noqa: UP007  (tyro reads the annotations of its members)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0, 1 after an error, 2 for bad usage, 130 after Ctrl-C."""
     typed = sys.argv[1:] if arguments is None else list(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # some terminals have ASCII only
+    if typed == ["--version"]:
+        print(f"latchwork {latchwork.__version__}")
+        return 0
     try:
         command = tyro.cli(
             Command,
             prog="latchwork",
-            description="Recurrent networks with exact memory: train, evaluate, generate.",
+            description="Recurrent networks with exact memory: train, evaluate, generate. --version tells which.",
             args=with_settings(typed) if typed[:1] == ["train"] else typed,
             config=(tyro.conf.FlagConversionOff, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
         )
