@@ -292,6 +292,7 @@ def test_help_is_there_for_every_command(tmp_path):
         "evaluate",
         "compare",
         "generate",
+        "view",
         "bench",
         *(f"bench {what}" for what in ("scan", "step", "decode", "memory", "scaling", "gpu")),
         "info",

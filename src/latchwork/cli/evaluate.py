@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,21 +17,22 @@ from latchwork.evaluation.measure import percent, score_streams
 from latchwork.evaluation.report import length_rows
 from latchwork.memory import peak_resident_bytes
 from latchwork.models.cascade_lm import CascadeLM
-from latchwork.tasks import RegularTask, Text
+from latchwork.tasks import RegularTask, Task, Text
 from latchwork.tasks.task import Stream
 from latchwork.training.run import Run, write_json
 
 
 @dataclass
 class Evaluate:
-    """Measure a trained run: far beyond its training lengths, or on held-out text."""
+    """Measure a trained run: far beyond its training lengths, or on held-out samples that end."""
 
     run_folder: tyro.conf.Positional[Path]
     """The folder of the run."""
     length: int = 1 << 20
-    """Steps that every sequence goes, a multiple of the chunk; for text the whole held-out part is read instead."""
+    """Steps that every sequence goes, a multiple of the chunk; text, pairs and function have sequences that end."""
     sequences: int = 8
-    """Fresh sequences that go side by side."""
+    """Fresh sequences that go side by side; of pairs and text the whole held-out part is read, of function as many as
+    the run validates on."""
     chunk: int = 1024
     """Steps that are computed at once; the state is carried from chunk to chunk."""
     seed: int = 1
@@ -43,6 +45,7 @@ class Evaluate:
     def run(self) -> int:
         check_lengths(self.length, self.chunk, self.sequences)
         run = Run.open(self.run_folder)
+        run.check_data()
         model, chosen = run.trained()
         set_threads(self.threads)
         say(f"evaluating {chosen.path}")
@@ -63,17 +66,15 @@ class Evaluate:
 
     def measure(self, run: Run, model: CascadeLM) -> dict[str, Any]:
         """The figures as they are written."""
-        if isinstance(run.task, Text):
-            return self._read(run.task, model)
         if isinstance(run.task, RegularTask):
             return self._extrapolate(run.task, model)
-        raise TypeError(f"task {run.task.name} has no sequences without end")
+        return self._read(run.task, model, run.recipe.validation_sequences)
 
-    def _read(self, task: Text, model: CascadeLM) -> dict[str, Any]:
+    def _read(self, task: Task, model: CascadeLM, sequences: int) -> dict[str, Any]:
         """Of one pass over the held-out part."""
-        total = len(task.parts["evaluation"]) - 1
+        total = len(task.parts["evaluation"]) - 1 if isinstance(task, Text) else None
         with Bar("evaluating", total) as bar:
-            streams = (_watched(stream, bar) for stream in task.streams("evaluation", self.seed, 1, _TEXT_CHUNK))
+            streams = _watched(task.streams("evaluation", self.seed, sequences, _CHUNK), bar)
             score = score_streams(model, streams, task.classes)
         return {"task": task.name, **score.to_dict()}
 
@@ -90,20 +91,31 @@ class Evaluate:
         return {**state.to_dict(), "peak_memory_mib": None if peak is None else round(peak / (1 << 20), 1)}
 
 
-_TEXT_CHUNK = 4096
+_CHUNK = 4096
 
 
-def _watched(stream: Stream, bar: Bar) -> Stream:
-    """The same stream; whenever a chunk is asked for, the bar shows how many steps have been read."""
+def _watched(streams: Iterator[Stream], bar: Bar) -> Iterator[Stream]:
+    """The same streams; whenever a chunk is asked for, the bar shows how many steps have been read."""
     clock, done = time.perf_counter(), 0
-    for batch in stream:
-        if done:
-            bar.update(done, f"{done / (time.perf_counter() - clock):,.0f} bytes/s")
-        yield batch
-        done += batch.tokens.size
+
+    def watched(stream: Stream) -> Stream:
+        nonlocal done
+        for batch in stream:
+            if done:
+                bar.update(done, f"{done / (time.perf_counter() - clock):,.0f} tokens/s")
+            yield batch
+            done += batch.tokens.size
+
+    return map(watched, streams)
 
 
 def _show(run: Run, result: dict[str, Any]) -> None:
+    if "chunks" not in result and run.task.measure == "accuracy":
+        answers = f"{result['correct']:,} of {result['scored']:,} answers"
+        print(f"accuracy       {percent(result['correct'], result['scored'])}  ({answers})")
+        print(f"floor          {result['floor']:.1%}  (always the commonest label)")
+        print(f"loss           {result['loss']:.4f} nats an answer")
+        return
     if "chunks" not in result:
         print(f"{result['bits']:.4f} bits per byte ({result['loss']:.4f} nats) over {result['scored']:,} bytes")
         return

@@ -38,8 +38,9 @@ class Extrapolation:
 
     @property
     def worst(self) -> int:
-        """The index of the chunk with the lowest accuracy (the first such chunk)."""
-        return int(np.argmin(np.array(self.correct) / np.array(self.scored)))
+        """The index of the chunk with the lowest accuracy (the first such chunk) among those with answers."""
+        correct, scored = np.array(self.correct), np.array(self.scored)
+        return int(np.argmin(np.where(scored > 0, correct / np.maximum(scored, 1), np.inf)))
 
     @property
     def tokens_per_second(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,9 @@ def _figures(run: Run, records: Sequence[dict[str, Any]], evaluation: dict[str, 
         shown.append((percent(evaluation["correct"], evaluation["scored"]), f"over {evaluation['length']:,} steps"))
         shown.append((percent(worst["correct"], worst["scored"]), "in the worst chunk"))
         shown.append((f"{evaluation['floor']:.1%}", "floor: always the commonest label"))
+    elif evaluation and run.task.measure == "accuracy":
+        shown.append((percent(evaluation["correct"], evaluation["scored"]), "evaluation accuracy"))
+        shown.append((f"{evaluation['floor']:.1%}", "floor: always the commonest label"))
     elif evaluation:
         shown.append((f"{evaluation['bits']:.3f}", "evaluation bits per byte"))
     return figures(shown)
@@ -133,7 +137,7 @@ def _length_curve(evaluation: dict[str, Any]) -> str:
     figure, axes = blank()
     axes.plot(
         lengths,
-        [100 * c / s for c, s in zip(correct, scored, strict=True)],
+        [100 * c / s if s else math.nan for c, s in zip(correct, scored, strict=True)],
         color=BLUE,
         linewidth=1.5,
         label="accuracy in the chunk",
