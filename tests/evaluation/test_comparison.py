@@ -83,6 +83,16 @@ def test_every_setting_but_the_seed_separates(tmp_path):
     assert len(group([read_outcome(base), read_outcome(made(tmp_path / "seed", recipe=seeded(9)))])) == 1
 
 
+def test_other_data_under_the_same_name_are_another_configuration(tmp_path):
+    file = tmp_path / "words"
+    for name, size in (("a", 1000), ("b", 1000), ("c", 2000)):
+        file.write_bytes(b"words " * size)
+        made(tmp_path / name, task=get("text", data=file))
+    groups = read_runs([tmp_path / name for name in "abc"]).groups
+    assert [len(g.outcomes) for g in groups] == [2, 1]
+    assert groups[0].label.startswith("bytes 6000, sha256 ")
+
+
 def test_labels_name_the_task_when_there_are_several(tmp_path):
     made(tmp_path / "a")
     made(tmp_path / "b", recipe=seeded(0, clip=1.0))
@@ -136,7 +146,10 @@ def test_the_best_validation_is_that_of_the_kept_model(tmp_path):
     assert outcome.best[0] == 20
     assert outcome.end == "patience"
     assert outcome.perfect is None
-    text = read_outcome(made(tmp_path / "text", (50, 40), task=get("text", data=tmp_path / "gone")))
+    (tmp_path / "gone").write_bytes(b"words " * 1000)
+    run = made(tmp_path / "text", (50, 40), task=get("text", data=tmp_path / "gone"))
+    (tmp_path / "gone").unlink()
+    text = read_outcome(Run.open(run.path))
     assert text.best[0] == 20  # the lower loss
     assert text.perfect is None
     assert read_outcome(made(tmp_path / "odd", end=3)).end is None

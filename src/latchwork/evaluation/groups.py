@@ -13,7 +13,7 @@ from latchwork.tasks.task import Task
 from latchwork.training.run import Run
 
 SEED = "recipe.seed"
-SECTIONS = ("task", "model", "recipe")
+SECTIONS = ("task", "data", "model", "recipe")
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,9 @@ def group(outcomes: Iterable[Outcome]) -> list[Group]:
 
 
 def configuration(run: Run) -> dict[str, Any]:
-    """The configuration with names such as "model.degree"."""
-    parts = run.to_dict()
+    """The configuration with names such as "model.degree", and what the data were."""
+    data = run.data()
+    parts = {**run.to_dict(), "data": data if isinstance(data, dict) else {}}
     return {f"{section}.{name}": value for section in SECTIONS for name, value in parts[section].items()}
 
 

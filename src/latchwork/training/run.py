@@ -94,14 +94,15 @@ class Run:
 
     def check_data(self) -> None:
         """Refuse data that are not those the run was created with; runs of older versions know nothing of theirs."""
-        then, now = self._data(), self.task.fingerprint() or {}
+        then, now = self.data(), self.task.fingerprint() or {}
         if not isinstance(then, dict) or then == now:
             return
         changes = [f"{key} {value} then, {now.get(key)} now" for key, value in then.items() if value != now.get(key)]
         what = self.task.source or f"the task {self.task.name}"
         raise RunError(f"{what} has changed since {self.path} was created: {'; '.join(changes)}")
 
-    def _data(self) -> Any:
+    def data(self) -> Any:
+        """The fingerprint of the data when the run was created; None where there is none."""
         return json.loads((self.path / "config.json").read_text("utf-8")).get("data")
 
     def changed(self, recipe: Recipe) -> Run:
@@ -116,7 +117,7 @@ class Run:
 
     def write_config(self) -> None:
         """Replace the configuration of a run that has been created."""
-        self._write_config(self._data())
+        self._write_config(self.data())
 
     def _write_config(self, fingerprint: Any) -> None:
         data = {} if fingerprint is None else {"data": fingerprint}
