@@ -139,6 +139,7 @@ def test_the_best_validation_is_that_of_the_kept_model(tmp_path):
     text = read_outcome(made(tmp_path / "text", (50, 40), task=get("text", data=tmp_path / "gone")))
     assert text.best[0] == 20  # the lower loss
     assert text.perfect is None
+    assert read_outcome(made(tmp_path / "odd", end=3)).end is None
 
 
 def test_what_makes_intervals_doubtful_is_said(tmp_path):
