@@ -70,3 +70,19 @@ def test_bad_prompts_are_named():
         take(CascadeLM(CONFIG, 11), 1, torch.zeros(1, 0, dtype=torch.long))
     with pytest.raises(ValueError, match="n_outputs = 3"):
         take(CascadeLM(CONFIG, 11, n_outputs=3), 1)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "message"),
+    [
+        ([[1, 2]], {}, "prompt must be a tensor .*got list"),
+        (torch.zeros(1, 0, dtype=torch.long), {}, "at least one token"),
+        (torch.zeros(3, dtype=torch.long), {}, r"got \(3,\)"),
+        (torch.zeros(1, 1, dtype=torch.long), {"temperature": -1}, "temperature"),
+        (torch.zeros(1, 1, dtype=torch.long), {"top_k": 0}, "top_k"),
+    ],
+)
+def test_mistakes_are_named_at_the_call_and_not_at_the_first_token(prompt, options, message):
+    model = CascadeLM(CascadeConfig(d_model=8, n_layers=1, n_units=4), 5)
+    with pytest.raises(ValueError, match=message):
+        model.generate(prompt, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from latchwork.cli.train import report
 from latchwork.evaluation.extrapolate import check_lengths, extrapolate
 from latchwork.evaluation.measure import percent, score_streams
 from latchwork.evaluation.report import length_rows
+from latchwork.memory import peak_resident_bytes
 from latchwork.models.cascade_lm import CascadeLM
-from latchwork.tasks import RegularTask
+from latchwork.tasks import RegularTask, Text
+from latchwork.tasks.task import Stream
 from latchwork.training.run import Run, write_json
 
 
@@ -45,22 +48,41 @@ class Evaluate:
         model, chosen = run.trained()
         set_threads(self.threads)
         say(f"evaluating {chosen.path}")
-        result = self.measure(run, model)
-        write_json(run.path / "evaluation.json", result)
+        file = run.path / "evaluation.json"
+        try:
+            result = {**self.measure(run, model), "checkpoint": chosen.path.name}
+        except KeyboardInterrupt:
+            say(f"interrupted: {file} {'stays as it was' if file.exists() else 'is not written'}")
+            return 130
+        write_json(file, result)
         if self.json:
             print_json(result)
         else:
             _show(run, result)
-        say(f"result: {run.path / 'evaluation.json'}")
+        say(f"result: {file}")
         report(run)
         return 0
 
     def measure(self, run: Run, model: CascadeLM) -> dict[str, Any]:
-        """The result as it is written."""
+        """The figures as they are written."""
         task = run.task
-        if not isinstance(task, RegularTask):
-            streams = task.streams("evaluation", self.seed, run.recipe.validation_sequences, 4096)
-            return {"task": task.name, **score_streams(model, streams, task.classes).to_dict()}
+        if isinstance(task, RegularTask):
+            return self._extrapolate(task, model)
+        if isinstance(task, Text):
+            return self._read(task, model)
+        streams = task.streams("evaluation", self.seed, run.recipe.validation_sequences, _CHUNK)
+        return {"task": task.name, **score_streams(model, streams, task.classes).to_dict()}
+
+    def _read(self, task: Text, model: CascadeLM) -> dict[str, Any]:
+        """Of one pass over the held-out part."""
+        total = len(task.parts["evaluation"]) - 1
+        with Bar("evaluating", total) as bar:
+            streams = (_watched(stream, bar) for stream in task.streams("evaluation", self.seed, 1, _CHUNK))
+            score = score_streams(model, streams, task.classes)
+        return {"task": task.name, **score.to_dict()}
+
+    def _extrapolate(self, task: RegularTask, model: CascadeLM) -> dict[str, Any]:
+        """Of fresh sequences, chunk after chunk."""
         with Bar("evaluating", self.length // self.chunk) as bar:
             steps = extrapolate(
                 model, task, seed=self.seed, sequences=self.sequences, length=self.length, chunk=self.chunk
@@ -68,19 +90,21 @@ class Evaluate:
             for state in steps:
                 done = percent(state.total.correct, state.total.scored)
                 bar.update(len(state.correct), f"{done} right · {state.tokens_per_second:,.0f} tokens/s")
-        return {**state.to_dict(), "peak_memory_mib": peak_memory_mib()}
+        peak = peak_resident_bytes()
+        return {**state.to_dict(), "peak_memory_mib": None if peak is None else round(peak / (1 << 20), 1)}
 
 
-def peak_memory_mib() -> float | None:
-    """The most memory this process has held so far in MiB, where the system says."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    import sys
+_CHUNK = 4096
 
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10), 1)
+
+def _watched(stream: Stream, bar: Bar) -> Stream:
+    """The same stream; whenever a chunk is asked for, the bar shows how many steps have been read."""
+    clock, done = time.perf_counter(), 0
+    for batch in stream:
+        if done:
+            bar.update(done, f"{done / (time.perf_counter() - clock):,.0f} bytes/s")
+        yield batch
+        done += batch.tokens.size
 
 
 def _show(run: Run, result: dict[str, Any]) -> None:
@@ -102,5 +126,5 @@ def _show(run: Run, result: dict[str, Any]) -> None:
     print(f"overall        {percent(result['correct'], result['scored'])}  ({answers})")
     print(f"worst chunk    {percent(worst['correct'], worst['scored'])}  (chunk {worst['index'] + 1})")
     print(f"floor          {result['floor']:.1%}  (always the commonest label)")
-    memory = f", peak memory {result['peak_memory_mib']:.0f} MiB" if result["peak_memory_mib"] else ""
+    memory = f", peak memory {result['peak_memory_mib']:.0f} MiB" if result["peak_memory_mib"] is not None else ""
     print(f"speed          {result['tokens_per_second']:,.0f} tokens/s{memory}")

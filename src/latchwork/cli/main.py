@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -9,7 +10,9 @@ from typing import Annotated, Any
 
 import tyro
 
+import latchwork
 from latchwork.cli.bench import BENCH
+from latchwork.cli.compare import Compare
 from latchwork.cli.demo import Demo
 from latchwork.cli.evaluate import Evaluate
 from latchwork.cli.generate import Generate
@@ -19,6 +22,7 @@ from latchwork.cli.settings import with_settings
 from latchwork.cli.sweep import Sweep
 from latchwork.cli.task import task_commands
 from latchwork.cli.train import train_commands
+from latchwork.cli.view import View
 
 
 def commands() -> Any:
@@ -30,7 +34,9 @@ def commands() -> Any:
         ],
         Annotated[Sweep, tyro.conf.subcommand("sweep")],
         Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
+        Annotated[Compare, tyro.conf.subcommand("compare")],
         Annotated[Generate, tyro.conf.subcommand("generate")],
+        Annotated[View, tyro.conf.subcommand("view")],
         Annotated[
             task_commands(),
             tyro.conf.subcommand("task", description="List the tasks, or show what one of them asks for."),
@@ -49,11 +55,17 @@ def commands() -> Any:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0, 1 after an error, 2 for bad usage, 130 after Ctrl-C."""
     typed = sys.argv[1:] if arguments is None else list(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # some terminals have ASCII only
+    if typed == ["--version"]:
+        print(f"latchwork {latchwork.__version__}")
+        return 0
     try:
         command = tyro.cli(
             commands(),
             prog="latchwork",
-            description="Recurrent networks with exact memory: train, evaluate, generate.",
+            description="Recurrent networks with exact memory: train, evaluate, generate, view. --version tells which.",
             args=completed(typed),
             config=(tyro.conf.FlagConversionOff, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
         )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from latchwork.models import decoding
-from latchwork.models.sampling import sample
+from latchwork.models.sampling import check_sampling, sample
 from latchwork.nn.cascade import Cascade
 from latchwork.nn.config import CascadeConfig
 from latchwork.state import State
@@ -77,7 +78,6 @@ class CascadeLM(nn.Module):
             low, high = int(tokens.min()), int(tokens.max())
             raise ValueError(f"tokens must be in 0 … {self.vocab_size - 1}, got values from {low} to {high}") from None
 
-    @torch.no_grad()
     def generate(
         self,
         prompt: Tensor,
@@ -94,15 +94,24 @@ class CascadeLM(nn.Module):
             temperature, top_k, top_p, generator: as in `latchwork.models.sampling.sample`.
 
         Dropout is off while a token is computed and the training flag of every module is as before in between.
+
+        Raises: ValueError, at once, when the prompt or the settings are none.
         """
-        if prompt.ndim != 2 or prompt.shape[1] == 0:
-            raise ValueError(f"prompt must be [B, T] with at least one token, got {tuple(prompt.shape)}")
+        check_sampling(temperature, top_k, top_p)
+        if not isinstance(prompt, Tensor) or prompt.ndim != 2 or prompt.shape[1] == 0:
+            got = tuple(prompt.shape) if isinstance(prompt, Tensor) else type(prompt).__name__
+            raise ValueError(f"prompt must be a tensor [B, T] with at least one token, got {got}")
         if self.n_outputs != self.vocab_size:
             raise ValueError(f"a model with n_outputs = {self.n_outputs} classes does not predict its tokens")
-        tokens, state = prompt, None
+        draw = functools.partial(sample, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
+        return self._continue(prompt, draw)
+
+    @torch.no_grad()
+    def _continue(self, tokens: Tensor, draw: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
+        state = None
         while True:
             logits, state = self._predict(tokens, state)
-            token = sample(logits, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
+            token = draw(logits)
             yield token
             tokens = token.unsqueeze(1)
 

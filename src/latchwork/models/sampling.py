@@ -25,12 +25,7 @@ def sample(
 
     Returns: [B] tokens.
     """
-    if not 0 <= temperature < torch.inf:
-        raise ValueError(f"temperature must be 0 or more and finite, got {temperature}")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k must be at least 1, got {top_k}")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise ValueError(f"top_p must be in (0, 1], got {top_p}")
+    check_sampling(temperature, top_k, top_p)
     if temperature == 0:
         return logits.argmax(dim=-1)
     logits = logits.float() / temperature
@@ -43,3 +38,13 @@ def sample(
         beyond = probability.cumsum(dim=-1) - probability >= top_p
         logits = logits.masked_fill(beyond.gather(-1, tokens.argsort(dim=-1)), -torch.inf)
     return torch.multinomial(logits.softmax(dim=-1), 1, generator=generator).squeeze(-1)
+
+
+def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
+    """Refuse settings of `sample` that mean nothing."""
+    if not 0 <= temperature < torch.inf:
+        raise ValueError(f"temperature must be 0 or more and finite, got {temperature}")
+    if top_k is not None and top_k < 1:
+        raise ValueError(f"top_k must be at least 1, got {top_k}")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"top_p must be in (0, 1], got {top_p}")

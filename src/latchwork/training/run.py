@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from latchwork.fields import check_types
+from latchwork.files import write_text
 from latchwork.models.cascade_lm import CascadeLM
 from latchwork.nn.config import CascadeConfig
 from latchwork.tasks import Task, get
@@ -208,14 +208,4 @@ def _named(file: Path, part: str, make: Callable[[], Any]) -> Any:
 
 def write_json(path: Path, content: Any) -> None:
     """Replace a file by new content in one step."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    write_text(path, json.dumps(content, indent=1) + "\n")

@@ -25,6 +25,8 @@ class SettingsError(ValueError):
 def read_table(path: Path) -> dict[str, Any]:
     """The content of a TOML, YAML or JSON file, whose top level has to be a table.
 
+    The text "None" in TOML stands for None.
+
     Raises: SettingsError naming the file, and the line where its syntax is wrong.
     """
     try:
@@ -148,7 +150,15 @@ def _toml(text: str) -> Any:
         import tomllib
     else:
         import tomli as tomllib
-    return tomllib.loads(text)
+    return _without_none(tomllib.loads(text))
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(below) for key, below in value.items()}
+    if isinstance(value, list):
+        return [_without_none(below) for below in value]
+    return None if value == "None" else value
 
 
 def _yaml(text: str) -> Any:
