@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.done
 
-.PHONY: demo test slow lint bench clean
+.PHONY: demo test slow lint docs bench clean
 
 demo: $(SETUP)
 	$(BIN)/latchwork demo
@@ -19,6 +19,10 @@ lint: $(SETUP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(SETUP) .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
 bench: $(SETUP)
 	for what in scan step decode memory scaling; do $(BIN)/latchwork bench $$what || exit 1; done
 
@@ -28,5 +32,9 @@ $(SETUP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,test]'
 	touch $(SETUP)
 
+.venv/.docs: $(SETUP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch .venv/.docs
+
 clean:
-	rm -rf .venv .venv-wheel dist build
+	rm -rf .venv .venv-wheel dist build site

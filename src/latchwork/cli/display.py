@@ -31,9 +31,9 @@ console = Console(stderr=True, highlight=False, quiet=not IS_MAIN)
 
 
 class Bar:
-    """Progress of one piece of long work, on standard error."""
+    """Progress of one piece of long work, on standard error; `total` is None where it is not known."""
 
-    def __init__(self, label: str, total: int) -> None:
+    def __init__(self, label: str, total: int | None) -> None:
         self.label, self.total = label, total
         self.began = self.last = time.monotonic()
         self.first = 0
@@ -59,6 +59,9 @@ class Bar:
             self.progress.update(self.progress.task_ids[0], completed=done, note=note)
         elif now - self.last >= _SECONDS_BETWEEN_LINES:
             self.last = now
+            if self.total is None:
+                say(f"{self.label} {done:,} · {note}")
+                return
             left = (now - self.began) * (self.total - done) / max(1, done - self.first)
             say(f"{self.label} {done:,}/{self.total:,} · {note} · {left:,.0f} s left")
 

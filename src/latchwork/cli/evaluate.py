@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from latchwork.evaluation.measure import percent, score_streams
 from latchwork.evaluation.report import length_rows
 from latchwork.memory import peak_resident_bytes
 from latchwork.models.cascade_lm import CascadeLM
-from latchwork.tasks import RegularTask, Text
+from latchwork.tasks import RegularTask, Task, Text
 from latchwork.tasks.task import Stream
 from latchwork.training.run import Run, write_json
 
@@ -65,19 +66,15 @@ class Evaluate:
 
     def measure(self, run: Run, model: CascadeLM) -> dict[str, Any]:
         """The figures as they are written."""
-        task = run.task
-        if isinstance(task, RegularTask):
-            return self._extrapolate(task, model)
-        if isinstance(task, Text):
-            return self._read(task, model)
-        streams = task.streams("evaluation", self.seed, run.recipe.validation_sequences, _CHUNK)
-        return {"task": task.name, **score_streams(model, streams, task.classes).to_dict()}
+        if isinstance(run.task, RegularTask):
+            return self._extrapolate(run.task, model)
+        return self._read(run.task, model, run.recipe.validation_sequences)
 
-    def _read(self, task: Text, model: CascadeLM) -> dict[str, Any]:
+    def _read(self, task: Task, model: CascadeLM, sequences: int) -> dict[str, Any]:
         """Of one pass over the held-out part."""
-        total = len(task.parts["evaluation"]) - 1
+        total = len(task.parts["evaluation"]) - 1 if isinstance(task, Text) else None
         with Bar("evaluating", total) as bar:
-            streams = (_watched(stream, bar) for stream in task.streams("evaluation", self.seed, 1, _CHUNK))
+            streams = _watched(task.streams("evaluation", self.seed, sequences, _CHUNK), bar)
             score = score_streams(model, streams, task.classes)
         return {"task": task.name, **score.to_dict()}
 
@@ -97,14 +94,19 @@ class Evaluate:
 _CHUNK = 4096
 
 
-def _watched(stream: Stream, bar: Bar) -> Stream:
-    """The same stream; whenever a chunk is asked for, the bar shows how many steps have been read."""
+def _watched(streams: Iterator[Stream], bar: Bar) -> Iterator[Stream]:
+    """The same streams; whenever a chunk is asked for, the bar shows how many steps have been read."""
     clock, done = time.perf_counter(), 0
-    for batch in stream:
-        if done:
-            bar.update(done, f"{done / (time.perf_counter() - clock):,.0f} bytes/s")
-        yield batch
-        done += batch.tokens.size
+
+    def watched(stream: Stream) -> Stream:
+        nonlocal done
+        for batch in stream:
+            if done:
+                bar.update(done, f"{done / (time.perf_counter() - clock):,.0f} tokens/s")
+            yield batch
+            done += batch.tokens.size
+
+    return map(watched, streams)
 
 
 def _show(run: Run, result: dict[str, Any]) -> None:

@@ -35,8 +35,8 @@ def commands() -> Any:
         Annotated[Sweep, tyro.conf.subcommand("sweep")],
         Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
         Annotated[Compare, tyro.conf.subcommand("compare")],
-        Annotated[Generate, tyro.conf.subcommand("generate")],
         Annotated[View, tyro.conf.subcommand("view")],
+        Annotated[Generate, tyro.conf.subcommand("generate")],
         Annotated[
             task_commands(),
             tyro.conf.subcommand("task", description="List the tasks, or show what one of them asks for."),

@@ -147,8 +147,9 @@ class Run:
         )
 
     @classmethod
-    def open(cls, path: Path) -> Run:
+    def open(cls, path: Path | str) -> Run:
         """The run in this folder."""
+        path = Path(path)
         file = path / "config.json"
         try:
             config = json.loads(file.read_text("utf-8"))
