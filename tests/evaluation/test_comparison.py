@@ -136,7 +136,10 @@ def test_the_best_validation_is_that_of_the_kept_model(tmp_path):
     assert outcome.best[0] == 20
     assert outcome.end == "patience"
     assert outcome.perfect is None
-    text = read_outcome(made(tmp_path / "text", (50, 40), task=get("text", data=tmp_path / "gone")))
+    (tmp_path / "gone").write_bytes(b"x")
+    run = made(tmp_path / "text", (50, 40), task=get("text", data=tmp_path / "gone"))
+    (tmp_path / "gone").unlink()
+    text = read_outcome(run)
     assert text.best[0] == 20  # the lower loss
     assert text.perfect is None
     assert read_outcome(made(tmp_path / "odd", end=3)).end is None
