@@ -7,6 +7,18 @@ import io
 from typing import Any
 
 BLUE, GREY, ORANGE = "#1f6feb", "#8a97a5", "#d9730d"
+_LINES = (BLUE, ORANGE, "#2da44e", "#8250df", "#bf3989", "#0a7ea4", "#9a6700", "#6e7781")
+_DASHES = ("solid", "dashed", "dotted")  # as matplotlib and CSS both say
+
+
+def colour(number: int) -> str:
+    """Of the line with this number, counted from 0; they come again after eight."""
+    return _LINES[number % len(_LINES)]
+
+
+def dashes(number: int) -> str:
+    """How the line with this number is dashed, so that two of one colour can be told apart."""
+    return _DASHES[number // len(_LINES) % len(_DASHES)]
 
 
 def blank(width: float = 8.5, height: float = 3.2) -> tuple[Any, Any]:

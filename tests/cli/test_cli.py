@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +34,7 @@ def command(arguments: str) -> list[str]:
 def runs(tmp_path_factory):
     """A folder with a trained run of each task."""
     folder = tmp_path_factory.mktemp("runs")
+    (folder / "nothing").mkdir()
     (folder / "text.txt").write_bytes(b"the quick brown fox jumps over the lazy dog. " * 200)
     for task in ("latching --size 4", "inductionheads --size 4", "text --data text.txt --window 16"):
         result = latchwork(f"train {task} {QUICK} --steps 7 --out {task.split()[0]}", folder)
@@ -116,6 +118,11 @@ def test_unknown_flags_exit_non_zero_and_name_the_near_miss(tmp_path, arguments,
         ("info text.txt", "text.txt is not a run"),
         ("demo --length 1000", "multiple of the chunk"),
         ("evaluate latching --threads 0", "threads must be at least 1"),
+        ("compare absent", "there is no file or folder absent"),
+        ("compare nothing", "no runs found in nothing"),
+        ("compare latching --out r.csv", "--out must end in .html, got 'r.csv'"),
+        ("compare latching --out latching/evaluation.html", "is in the folder of a run, whose files it could replace"),
+        ("compare latching --out text.txt/r.html", "--out 'text.txt/r.html' cannot be written"),
         ("bench scan --repeats 0", "repeats must be at least 1"),
         pytest.param("bench gpu", "needs an NVIDIA GPU", marks=pytest.mark.skipif(HAS_GPU, reason="has a GPU")),
         ("bench memory --max-time 1000", "max-time must be at least 1,024 steps, got 1,000"),
@@ -140,6 +147,31 @@ def test_evaluation_says_what_it_measured_and_writes_it(runs):
         again = json.loads(latchwork(f"evaluate {name} --length 4096 --sequences 2 --json True", runs).stdout)
         for key in ("correct", "scored", "chunks", "floor", "worst_chunk"):
             assert again[key] == written[key]
+
+
+def test_a_comparison_says_what_is_in_it_and_writes_three_files(runs, tmp_path):
+    for name in ("latching", "inductionheads"):
+        shutil.copytree(runs / name, tmp_path / "runs" / name)
+    (tmp_path / "runs" / "latching" / "evaluation.json").unlink(missing_ok=True)
+    (tmp_path / "runs" / "half").mkdir()
+    (tmp_path / "runs" / "half" / "metrics.jsonl").touch()
+    result = latchwork("compare runs --out made/all.html", tmp_path)
+    assert result.returncode == 0, result.stderr
+    for word in ("latching(4)", "inductionheads(4)", "0 of 1"):
+        assert word in result.stdout
+    for line in (
+        "left out: runs/half is not a run: it has no config.json",
+        "runs/latching: not evaluated",
+        "report: made/all.html",
+        "a row a run: made/all.csv",
+        "all figures: made/all.json",
+    ):
+        assert line in result.stderr
+    assert sorted(file.name for file in (tmp_path / "made").iterdir()) == ["all.csv", "all.html", "all.json"]
+    printed = json.loads(latchwork("compare runs --json True", tmp_path).stdout)
+    assert printed == json.loads((tmp_path / "comparison.json").read_text("utf-8"))
+    assert printed == json.loads((tmp_path / "made" / "all.json").read_text("utf-8"))
+    assert {run["run"] for run in printed["runs"]} == {"runs/latching", "runs/inductionheads"}
 
 
 def test_text_is_evaluated_in_bits_and_generated(runs):
@@ -219,6 +251,28 @@ def test_interrupted_and_killed_runs_resume_to_the_same_losses(tmp_path, number)
     assert metrics.read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize("before", ["{}", None])
+def test_an_interrupted_evaluation_leaves_the_former_one(runs, tmp_path, before):
+    shutil.copytree(runs / "latching", tmp_path / "run")
+    file = tmp_path / "run" / "evaluation.json"
+    file.unlink(missing_ok=True) if before is None else file.write_text(before)
+    options = "--sequences 1 --chunk 64 --length 67108864 --threads 1"
+    with subprocess.Popen(
+        command(f"evaluate run {options}"), cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert "evaluating run" in process.stderr.readline()
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    left = "is not written" if before is None else "stays as it was"
+    assert errors == f"interrupted: run/evaluation.json {left}\n"
+    assert output == ""
+    assert (file.read_text() if file.exists() else None) == before
+    assert not list(tmp_path.rglob("*.partial"))
+
+
 def test_a_diverging_loss_is_one_clear_line(tmp_path):
     result = latchwork(f"train latching --size 4 {QUICK} --steps 50 --lr 1e30 --out run", tmp_path)
     assert result.returncode == 1
@@ -236,7 +290,9 @@ def test_help_is_there_for_every_command(tmp_path):
         "train text",
         "train resume",
         "evaluate",
+        "compare",
         "generate",
+        "view",
         "bench",
         *(f"bench {what}" for what in ("scan", "step", "decode", "memory", "scaling", "gpu")),
         "info",

@@ -12,7 +12,7 @@ from torch import nn
 
 from latchwork import CascadeConfig, CascadeLM
 from latchwork.evaluation.extrapolate import extrapolate
-from latchwork.evaluation.measure import Score, percent, score_streams
+from latchwork.evaluation.measure import Score, percent, score_streams, share_percent
 from latchwork.tasks import IGNORE, get
 from latchwork.tasks.task import Batch
 
@@ -169,3 +169,119 @@ def test_stopping_gives_the_score_so_far():
     streams = iter([iter([Batch(np.zeros((1, 5), np.int64), np.zeros((1, 5), np.int64))] * 9)])
     score = score_streams(Oracle(task), streams, 4, stop=lambda: next(asked) >= 2)
     assert score.scored == 15
+
+
+class Recurrent(nn.Module):
+    """An LSTM or GRU of PyTorch with the calling convention of a language model."""
+
+    def __init__(self, kind, vocab_size, classes):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, 8)
+        self.body = kind(8, 8, num_layers=2, batch_first=True)
+        self.head = nn.Linear(8, classes)
+
+    def forward(self, tokens, state=None):
+        y, state = self.body(self.embedding(tokens), state)
+        return self.head(y), state
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("name", ["latching", "inductionheads", "sequences"])
+def test_any_model_with_a_state_is_carried_as_if_run_whole(kind, name):
+    task = get(name, size=3)
+    model = Recurrent(kind, task.vocab_size, task.classes)
+    cut = last(extrapolate(model, task, seed=2, sequences=4, length=512, chunk=64))
+    whole = last(extrapolate(model, task, seed=2, sequences=4, length=512, chunk=512))
+    if name == "inductionheads":
+        assert cut.total.scored == 8 * whole.total.scored
+        assert cut.correct[-1] == whole.correct[-1]
+    else:
+        assert cut.total.to_dict() == pytest.approx(whole.total.to_dict(), rel=1e-4)
+    assert score_streams(model, task.streams("validation", 0, 2, 256), task.classes).scored > 0
+
+
+class Dictionary(Recurrent):
+    """Keeps its state in one dictionary and writes into it."""
+
+    def forward(self, tokens, state=None):
+        state = {"layers": [None], "seen": 0} if state is None else state
+        logits, state["layers"][0] = super().forward(tokens, state["layers"][0])
+        state["seen"] += tokens.shape[1]
+        return logits, state
+
+
+def test_a_probe_leaves_alone_a_state_that_the_model_writes_into():
+    task = get("inductionheads", size=4)
+    torch.manual_seed(1)
+    model = Dictionary(nn.LSTM, task.vocab_size, task.classes)
+    seen = []
+    model.register_forward_hook(lambda module, inputs, output: seen.append((inputs[0].shape[1], output[1]["seen"])))
+    list(extrapolate(model, task, seed=1, sequences=2, length=96, chunk=32))
+    assert seen == [(32, 32), (1, 33), (32, 64), (1, 65), (32, 96), (1, 97)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_scored_in_float32(dtype):
+    logits = (torch.randn(2, 50, 7) * 3).to(dtype)
+    targets = torch.randint(0, 7, (2, 50))
+    half, full = Score(7), Score(7)
+    assert half.add(logits, targets) == full.add(logits.float(), targets)
+    assert half.to_dict() == full.to_dict()
+    task = get("latching", size=3)
+    model = Recurrent(nn.GRU, task.vocab_size, task.classes).to(dtype)
+    result = last(extrapolate(model, task, seed=1, sequences=2, length=128, chunk=64))
+    assert math.isfinite(result.total.loss)
+
+
+def test_float64_is_not_rounded():
+    score = Score(2)
+    score.add(torch.tensor([[[0.0, 1e-12]]], dtype=torch.float64), torch.tensor([[1]]))
+    assert score.correct == 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no second device")
+def test_a_model_is_scored_on_its_own_device():
+    task = get("inductionheads", size=3)
+    model = Recurrent(nn.LSTM, task.vocab_size, task.classes)
+    here = last(extrapolate(model, task, seed=1, sequences=2, length=128, chunk=64)).total.to_dict()
+    there = last(extrapolate(model.cuda(), task, seed=1, sequences=2, length=128, chunk=64)).total.to_dict()
+    assert there == pytest.approx(here, rel=1e-4)
+    assert score_streams(model, task.streams("validation", 0, 2, 256), task.classes).scored == 2
+
+
+def test_tokens_go_to_the_device_of_the_model():
+    task = get("latching", size=3)
+    model = Recurrent(nn.LSTM, task.vocab_size, task.classes).to("meta")
+    devices = []
+
+    def forward(tokens, state=None):
+        devices.append(tokens.device.type)
+        return torch.zeros(*tokens.shape, task.classes), state
+
+    model.forward = forward
+    list(extrapolate(model, task, seed=1, sequences=1, length=64, chunk=64))
+    score_streams(model, task.streams("validation", 0, 1, 4096), task.classes)
+    assert devices == ["meta", "meta"]
+
+
+def test_every_module_trains_as_before_after_a_score():
+    task = get("latching", size=3)
+    model = nn.Sequential()
+    model.add_module("model", Recurrent(nn.GRU, task.vocab_size, task.classes))
+    model.forward = lambda tokens, state: model.model(tokens, state)
+    model.model.body.eval()
+    before = [module.training for module in model.modules()]
+    score_streams(model, task.streams("validation", 0, 1, 4096), task.classes)
+    list(extrapolate(model, task, seed=1, sequences=1, length=64, chunk=64))
+    assert [module.training for module in model.modules()] == before
+
+
+def test_a_share_is_100_percent_only_if_it_is_one():
+    assert share_percent(1.0) == "100.0%"
+    assert share_percent(1 - 1e-15) == "99.9%"
+    assert share_percent(0.0) == "0.0%"
+    assert share_percent(1e-9) == "0.1%"
+    for tenths in range(1001):
+        assert share_percent(tenths / 1000) == percent(tenths, 1000)
+    with pytest.raises(ValueError, match=r"in \[0, 1\], got nan"):
+        share_percent(math.nan)

@@ -12,7 +12,8 @@ from latchwork import tasks
 from latchwork.tasks import IGNORE, chance
 from latchwork.tasks.task import SPLITS
 
-SYNTHETIC = [("latching", 4), ("latching", 16), ("inductionheads", 16), ("inductionheads", 30)]
+UNIFORM = [("latching", 4), ("latching", 16), ("inductionheads", 16), ("inductionheads", 30)]
+SYNTHETIC = [*UNIFORM, ("sequences", 2), ("sequences", 16)]
 every_task = pytest.mark.parametrize(("name", "size"), SYNTHETIC)
 
 
@@ -45,7 +46,7 @@ LENGTHS = {
 }
 
 
-@every_task
+@pytest.mark.parametrize(("name", "size"), UNIFORM)
 @pytest.mark.parametrize("split", SPLITS)
 def test_samples_are_what_the_description_says(name, size, split):
     task = tasks.get(name, size=size)
@@ -120,7 +121,7 @@ def test_inductionheads_streams_never_repeat_the_marker_and_say_what_a_probe_sho
             assert (piece.batch.tokens != 16).all()
 
 
-@every_task
+@pytest.mark.parametrize(("name", "size"), UNIFORM)
 def test_labels_are_uniform(name, size):
     task = tasks.get(name, size=size)
     shares = task.label_distribution("validation", 0, 2000)
@@ -183,7 +184,28 @@ def test_bad_options_are_named(tmp_path, make, message):
         make(tmp_path)
 
 
-def test_text_that_is_too_short_is_named(tmp_path):
-    (tmp_path / "t").write_bytes(b"x" * 50)
-    with pytest.raises(ValueError, match=r"50 bytes.*too few for windows of 512"):
-        _ = tasks.get("text", data=tmp_path / "t").parts
+@pytest.mark.parametrize(("window", "share"), [(4, 0.9), (512, 0.9), (7, 0.5), (1, 0.05), (3, 0.99)])
+def test_text_that_is_too_short_says_how_long_it_must_be(tmp_path, window, share):
+    """So many bytes are enough, one less is not; targets are shifted once."""
+    path = tmp_path / "t"
+    path.write_bytes(b"x")
+    with pytest.raises(ValueError, match=rf"1 bytes.*too few for windows of {window}, which need at least") as error:
+        _ = tasks.get("text", data=path, window=window, train_share=share).parts
+    need = int(str(error.value).split()[-2].replace(",", ""))
+    path.write_bytes(b"x" * (need - 1))
+    with pytest.raises(ValueError, match=f"at least {need:,} bytes"):
+        _ = tasks.get("text", data=path, window=window, train_share=share).parts
+    path.write_bytes(bytes(i % 256 for i in range(need)))
+    task = tasks.get("text", data=path, window=window, train_share=share)
+    size = task.epoch_size(0)
+    assert size >= 1
+    batch = task.batch("train", 0, range(size * 50 * window if window < 100 else 50))
+    assert np.array_equal(batch.tokens[:, 1:], batch.targets[:, :-1])
+    if window == 4:
+        assert {row[0] for row in batch.tokens} == set(range(4 * size)), "over the epochs windows begin everywhere"
+
+
+def test_measuring_a_part_shorter_than_two_windows_by_samples_is_refused(tmp_path):
+    (tmp_path / "t").write_bytes(b"x" * 100)
+    with pytest.raises(ValueError, match=r"validation part of .* has 10 bytes; windows of 8 need at least 17"):
+        tasks.get("text", data=tmp_path / "t", window=8).batch("validation", 0, [0])

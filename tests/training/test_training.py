@@ -211,7 +211,18 @@ def test_folders_that_are_not_runs_are_named(tmp_path):
         ("{", "config.json is damaged"),
         (json.dumps({**config, "format": 99}), "format 99"),
         (json.dumps({k: v for k, v in config.items() if k != "model"}), "damaged: KeyError: 'model'"),
-        (json.dumps({**config, "recipe": {"speed": 1}}), "damaged: TypeError"),
+        (json.dumps({**config, "recipe": {"speed": 1}}), "config.json, recipe: there is no speed"),
+        (json.dumps({**config, "recipe": []}), "config.json is damaged"),
+        (json.dumps({**config, "task": {"name": "latching", "size": "4"}}), "task: size must be an integer, got '4'"),
+        (json.dumps({**config, "task": {"name": "latching", "size": -1}}), "task: size must be at least 2"),
+        (json.dumps({**config, "task": {"name": "latching", "sise": 4}}), "task: task latching has no option sise"),
+        (json.dumps({**config, "task": {"name": "text"}}), "task: task text needs data"),
+        (json.dumps({**config, "recipe": {"lr": "x"}}), "recipe: lr must be a number, got 'x'"),
+        (json.dumps({**config, "recipe": {"lr": -1}}), "recipe: lr must be a positive number, got -1"),
+        (json.dumps({**config, "recipe": {"steps": 1.5}}), r"recipe: steps must be an integer or None, got 1\.5"),
+        (json.dumps({**config, "model": {"dropout": None}}), "model: dropout must be a number, got None"),
+        (json.dumps({**config, "model": {"output_gate": 1}}), "model: output_gate must be True or False, got 1"),
+        (json.dumps({**config, "model": {"conv": "x"}}), "model: conv must be one of basic, gated, got 'x'"),
     ):
         (run.path / "config.json").write_text(content)
         with pytest.raises(RunError, match=message):

@@ -18,7 +18,8 @@ from torch import nn
 from latchwork.bench.peers import RecurrentLM, TransformerLM, read
 from latchwork.bench.rows import Row
 from latchwork.bench.scaling import lengths
-from latchwork.bench.timing import NOT_SAID, attempt, peak_resident_bytes, resident_bytes
+from latchwork.bench.timing import NOT_SAID, attempt
+from latchwork.memory import peak_resident_bytes, resident_bytes
 from latchwork.models.cascade_lm import CascadeLM
 from latchwork.nn.config import CascadeConfig
 from latchwork.ops.scan import minmax_scan

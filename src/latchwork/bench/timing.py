@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 import latchwork
+from latchwork.memory import peak_resident_bytes, resident_bytes
 
 NOT_SAID = "this system does not say how much memory is used"
-_STATUS = Path("/proc/self/status")
 T = TypeVar("T")
 
 
@@ -76,24 +76,6 @@ def peak_bytes(function: Callable[[], Any]) -> int | None:
     peak = peak_resident_bytes()
     del result
     return None if before is None or peak is None else peak - before
-
-
-def resident_bytes() -> int | None:
-    """Resident memory of this process now; None where the system does not say."""
-    return _status("VmRSS")
-
-
-def peak_resident_bytes() -> int | None:
-    """The most resident memory this process has had; None where the system does not say."""
-    return _status("VmHWM")
-
-
-def _status(field: str) -> int | None:
-    try:
-        lines = _STATUS.read_text().splitlines()
-    except OSError:
-        return None
-    return int(next(line for line in lines if line.startswith(field)).split()[1]) << 10
 
 
 def machine() -> dict[str, Any]:

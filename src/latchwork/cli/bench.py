@@ -15,6 +15,7 @@ from latchwork.bench import plot
 from latchwork.bench.rows import HEAD, Row, cells
 from latchwork.bench.timing import machine
 from latchwork.cli.display import print_json, say, set_threads, show_table
+from latchwork.files import check_writable
 from latchwork.training.run import write_json
 
 
@@ -64,18 +65,9 @@ class _Bench:
             raise ValueError(f"--out and --plot must be two files, both are {self.plot}")
         for option, file in (("--out", self.out), ("--plot", self.plot)):
             if file is not None:
-                _check_writable(option, file)
+                check_writable(option, file)
         if self.plot is not None:
             chart.blank()
-
-
-def _check_writable(option: str, file: Path) -> None:
-    """Refuse a file that cannot be written; a new one is empty afterwards."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.open("a").close()
-    except OSError as error:
-        raise OSError(f"{option} {str(file)!r} cannot be written: {error.strerror}") from error
 
 
 @dataclass(kw_only=True)

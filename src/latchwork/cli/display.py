@@ -14,12 +14,15 @@ from typing import Any
 
 import torch
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from latchwork.experiments.workers import PARENT
 
 _SECONDS_BETWEEN_LINES = 10.0
+_WIDEST = 1000
+"""Columns of a table in a file at most."""
 
 IS_MAIN = os.environ.get("RANK", "0") == "0"
 """Whether this is the only process, or the one of several (`torchrun`, `accelerate launch`) that speaks."""
@@ -28,9 +31,9 @@ console = Console(stderr=True, highlight=False, quiet=not IS_MAIN)
 
 
 class Bar:
-    """Progress of one piece of long work, on standard error."""
+    """Progress of one piece of long work, on standard error; `total` is None where it is not known."""
 
-    def __init__(self, label: str, total: int) -> None:
+    def __init__(self, label: str, total: int | None) -> None:
         self.label, self.total = label, total
         self.began = self.last = time.monotonic()
         self.first = 0
@@ -56,6 +59,9 @@ class Bar:
             self.progress.update(self.progress.task_ids[0], completed=done, note=note)
         elif now - self.last >= _SECONDS_BETWEEN_LINES:
             self.last = now
+            if self.total is None:
+                say(f"{self.label} {done:,} · {note}")
+                return
             left = (now - self.began) * (self.total - done) / max(1, done - self.first)
             say(f"{self.label} {done:,}/{self.total:,} · {note} · {left:,.0f} s left")
 
@@ -65,14 +71,18 @@ def say(text: str) -> None:
     console.print(text, markup=False, soft_wrap=True)
 
 
-def show_table(title: str, head: list[str], rows: list[list[str]]) -> None:
-    """A table on standard output."""
+def show_table(title: str, head: list[str], rows: list[list[str]], names: int = 0) -> None:
+    """A table on standard output; the first columns hold `names`, the others figures."""
     table = Table(title=title, title_justify="left")
-    for name in head:
-        table.add_column(name, justify="right")
+    for i, name in enumerate(head):
+        table.add_column(name, justify="left" if i < names else "right", overflow="fold" if i < names else "ellipsis")
     for row in rows:
         table.add_row(*row)
-    Console(highlight=False).print(table)
+    out = Console(highlight=False)
+    if not out.is_terminal:  # a file has no width that lines would have to fit
+        unlimited = out.options.update(max_width=_WIDEST)
+        out.width = max(out.width, Measurement.get(out, unlimited, table).maximum)
+    out.print(table)
 
 
 def print_json(content: dict[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,21 +15,24 @@ from latchwork.cli.train import report
 from latchwork.evaluation.extrapolate import check_lengths, extrapolate
 from latchwork.evaluation.measure import percent, score_streams
 from latchwork.evaluation.report import length_rows
+from latchwork.memory import peak_resident_bytes
 from latchwork.models.cascade_lm import CascadeLM
-from latchwork.tasks import RegularTask, Text
+from latchwork.tasks import RegularTask, Task, Text
+from latchwork.tasks.task import Stream
 from latchwork.training.run import Run, write_json
 
 
 @dataclass
 class Evaluate:
-    """Measure a trained run: far beyond its training lengths, or on held-out text."""
+    """Measure a trained run: far beyond its training lengths, or on held-out samples that end."""
 
     run_folder: tyro.conf.Positional[Path]
     """The folder of the run."""
     length: int = 1 << 20
-    """Steps that every sequence goes, a multiple of the chunk; for text the whole held-out part is read instead."""
+    """Steps that every sequence goes, a multiple of the chunk; text, pairs and function have sequences that end."""
     sequences: int = 8
-    """Fresh sequences that go side by side."""
+    """Fresh sequences that go side by side; of pairs and text the whole held-out part is read, of function as many as
+    the run validates on."""
     chunk: int = 1024
     """Steps that are computed at once; the state is carried from chunk to chunk."""
     seed: int = 1
@@ -40,27 +45,41 @@ class Evaluate:
     def run(self) -> int:
         check_lengths(self.length, self.chunk, self.sequences)
         run = Run.open(self.run_folder)
+        run.check_data()
         model, chosen = run.trained()
         set_threads(self.threads)
         say(f"evaluating {chosen.path}")
-        result = self.measure(run, model)
-        write_json(run.path / "evaluation.json", result)
+        file = run.path / "evaluation.json"
+        try:
+            result = {**self.measure(run, model), "checkpoint": chosen.path.name}
+        except KeyboardInterrupt:
+            say(f"interrupted: {file} {'stays as it was' if file.exists() else 'is not written'}")
+            return 130
+        write_json(file, result)
         if self.json:
             print_json(result)
         else:
             _show(run, result)
-        say(f"result: {run.path / 'evaluation.json'}")
+        say(f"result: {file}")
         report(run)
         return 0
 
     def measure(self, run: Run, model: CascadeLM) -> dict[str, Any]:
-        """The result as it is written."""
-        task = run.task
-        if isinstance(task, Text):
-            score = score_streams(model, task.streams("evaluation", self.seed, 1, 4096), task.classes)
-            return {"task": task.name, **score.to_dict()}
-        if not isinstance(task, RegularTask):
-            raise TypeError(f"task {task.name} has no sequences without end")
+        """The figures as they are written."""
+        if isinstance(run.task, RegularTask):
+            return self._extrapolate(run.task, model)
+        return self._read(run.task, model, run.recipe.validation_sequences)
+
+    def _read(self, task: Task, model: CascadeLM, sequences: int) -> dict[str, Any]:
+        """Of one pass over the held-out part."""
+        total = len(task.parts["evaluation"]) - 1 if isinstance(task, Text) else None
+        with Bar("evaluating", total) as bar:
+            streams = _watched(task.streams("evaluation", self.seed, sequences, _CHUNK), bar)
+            score = score_streams(model, streams, task.classes)
+        return {"task": task.name, **score.to_dict()}
+
+    def _extrapolate(self, task: RegularTask, model: CascadeLM) -> dict[str, Any]:
+        """Of fresh sequences, chunk after chunk."""
         with Bar("evaluating", self.length // self.chunk) as bar:
             steps = extrapolate(
                 model, task, seed=self.seed, sequences=self.sequences, length=self.length, chunk=self.chunk
@@ -68,22 +87,35 @@ class Evaluate:
             for state in steps:
                 done = percent(state.total.correct, state.total.scored)
                 bar.update(len(state.correct), f"{done} right · {state.tokens_per_second:,.0f} tokens/s")
-        return {**state.to_dict(), "peak_memory_mib": peak_memory_mib()}
+        peak = peak_resident_bytes()
+        return {**state.to_dict(), "peak_memory_mib": None if peak is None else round(peak / (1 << 20), 1)}
 
 
-def peak_memory_mib() -> float | None:
-    """The most memory this process has held so far in MiB, where the system says."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    import sys
+_CHUNK = 4096
 
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10), 1)
+
+def _watched(streams: Iterator[Stream], bar: Bar) -> Iterator[Stream]:
+    """The same streams; whenever a chunk is asked for, the bar shows how many steps have been read."""
+    clock, done = time.perf_counter(), 0
+
+    def watched(stream: Stream) -> Stream:
+        nonlocal done
+        for batch in stream:
+            if done:
+                bar.update(done, f"{done / (time.perf_counter() - clock):,.0f} tokens/s")
+            yield batch
+            done += batch.tokens.size
+
+    return map(watched, streams)
 
 
 def _show(run: Run, result: dict[str, Any]) -> None:
+    if "chunks" not in result and run.task.measure == "accuracy":
+        answers = f"{result['correct']:,} of {result['scored']:,} answers"
+        print(f"accuracy       {percent(result['correct'], result['scored'])}  ({answers})")
+        print(f"floor          {result['floor']:.1%}  (always the commonest label)")
+        print(f"loss           {result['loss']:.4f} nats an answer")
+        return
     if "chunks" not in result:
         print(f"{result['bits']:.4f} bits per byte ({result['loss']:.4f} nats) over {result['scored']:,} bytes")
         return
@@ -96,5 +128,5 @@ def _show(run: Run, result: dict[str, Any]) -> None:
     print(f"overall        {percent(result['correct'], result['scored'])}  ({answers})")
     print(f"worst chunk    {percent(worst['correct'], worst['scored'])}  (chunk {worst['index'] + 1})")
     print(f"floor          {result['floor']:.1%}  (always the commonest label)")
-    memory = f", peak memory {result['peak_memory_mib']:.0f} MiB" if result["peak_memory_mib"] else ""
+    memory = f", peak memory {result['peak_memory_mib']:.0f} MiB" if result["peak_memory_mib"] is not None else ""
     print(f"speed          {result['tokens_per_second']:,.0f} tokens/s{memory}")

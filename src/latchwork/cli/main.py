@@ -6,34 +6,50 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Union
+from typing import Annotated, Any
 
 import tyro
 
 import latchwork
 from latchwork.cli.bench import BENCH
+from latchwork.cli.compare import Compare
 from latchwork.cli.demo import Demo
 from latchwork.cli.evaluate import Evaluate
 from latchwork.cli.generate import Generate
 from latchwork.cli.info import Info
+from latchwork.cli.options import one_of
 from latchwork.cli.settings import with_settings
 from latchwork.cli.sweep import Sweep
-from latchwork.cli.train import TRAIN
+from latchwork.cli.task import task_commands
+from latchwork.cli.train import train_commands
+from latchwork.cli.view import View
 
-Command = Union[  # noqa: UP007  (tyro reads the annotations of its members)
-    Annotated[Demo, tyro.conf.subcommand("demo")],
-    Annotated[TRAIN, tyro.conf.subcommand("train", description="Train a model and keep it in a run folder.")],
-    Annotated[Sweep, tyro.conf.subcommand("sweep")],
-    Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
-    Annotated[Generate, tyro.conf.subcommand("generate")],
-    Annotated[
-        BENCH,
-        tyro.conf.subcommand(
-            "bench", description="Measure speed and memory against limits and peers, in ratios within one run."
-        ),
-    ],
-    Annotated[Info, tyro.conf.subcommand("info")],
-]
+
+def commands() -> Any:
+    """All commands; those of tasks are made of what is registered."""
+    parts = [
+        Annotated[Demo, tyro.conf.subcommand("demo")],
+        Annotated[
+            train_commands(), tyro.conf.subcommand("train", description="Train a model and keep it in a run folder.")
+        ],
+        Annotated[Sweep, tyro.conf.subcommand("sweep")],
+        Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
+        Annotated[Compare, tyro.conf.subcommand("compare")],
+        Annotated[View, tyro.conf.subcommand("view")],
+        Annotated[Generate, tyro.conf.subcommand("generate")],
+        Annotated[
+            task_commands(),
+            tyro.conf.subcommand("task", description="List the tasks, or show what one of them asks for."),
+        ],
+        Annotated[
+            BENCH,
+            tyro.conf.subcommand(
+                "bench", description="Measure speed and memory against limits and peers, in ratios within one run."
+            ),
+        ],
+        Annotated[Info, tyro.conf.subcommand("info")],
+    ]
+    return one_of(parts)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,10 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         command = tyro.cli(
-            Command,
+            commands(),
             prog="latchwork",
-            description="Recurrent networks with exact memory: train, evaluate, generate. --version tells which.",
-            args=with_settings(typed) if typed[:1] == ["train"] else typed,
+            description="Recurrent networks with exact memory: train, evaluate, generate, view. --version tells which.",
+            args=completed(typed),
             config=(tyro.conf.FlagConversionOff, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
         )
         return command.run()
@@ -67,6 +83,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kind = f"{type(error).__name__}: " if isinstance(error, (ArithmeticError, LookupError)) else ""
         print(f"latchwork: error: {kind}{error}", file=sys.stderr)
         return 1
+
+
+def completed(typed: list[str]) -> list[str]:
+    """The arguments with the settings of files, and with `list` where `latchwork task` names no task."""
+    if typed[:1] == ["train"]:
+        return with_settings(typed)
+    if typed == ["task"] or (typed[:1] == ["task"] and typed[1].startswith("-") and typed[1] not in ("-h", "--help")):
+        return ["task", "list", *typed[1:]]
+    return typed
 
 
 def console() -> None:

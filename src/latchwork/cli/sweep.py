@@ -11,7 +11,7 @@ import tyro
 
 from latchwork.cli.display import Bar, interruptible, print_json, say, show_table
 from latchwork.evaluation.measure import percent
-from latchwork.evaluation.report import read_evaluation
+from latchwork.evaluation.outcome import read_evaluation
 from latchwork.experiments.sweep import read_sweep
 from latchwork.experiments.workers import Done, Failed, Working, cores, run_sweep
 from latchwork.training.run import Run
@@ -65,7 +65,9 @@ class Sweep:
         if self.json:
             print_json({"runs": rows})
         else:
-            show_table(self.file.stem, list(rows[0]), [[_cell(value) for value in row.values()] for row in rows])
+            show_table(
+                self.file.stem, list(rows[0]), [[_cell(value) for value in row.values()] for row in rows], names=1
+            )
         if stopped:
             say(f"stopped with {finished} of {len(sweep.runs)} runs done; the same command goes on")
             return 130

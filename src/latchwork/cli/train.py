@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Union
+from typing import Annotated, Any
 
 import tyro
 
 from latchwork.cli.display import IS_MAIN, Bar, interruptible, print_json, say, set_threads
+from latchwork.cli.options import checked, one_of, task_command, unchecked
 from latchwork.evaluation.measure import percent
 from latchwork.evaluation.report import write_report
-from latchwork.nn.config import CascadeConfig
-from latchwork.tasks import InductionHeads, Latching, Sequences, Task, Text
+from latchwork.tasks import TASKS, Task
 from latchwork.training.loop import End, Resumed, Step, Validation, first_says, make_accelerator, train
 from latchwork.training.recipe import Recipe
-from latchwork.training.recipes import INDUCTION_MODEL, INDUCTION_RECIPE, TEXT_MODEL, TEXT_RECIPE
+from latchwork.training.recipes import defaults
 from latchwork.training.run import Run
 from latchwork.training.settings import assigned
 
 
 @dataclass(kw_only=True)
 class _Train:
-    """Train a model on a task."""
+    """Train a model on a task; the fields are set by `task_command`."""
 
     task: Any
-    model: CascadeConfig = field(default_factory=CascadeConfig.small)
-    recipe: Recipe = field(default_factory=Recipe)
+    model: Any
+    recipe: Any
     config: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
     """Read settings from a TOML, YAML or JSON file with sections task, model and recipe, such as the config.json of a
     run. May be given several times; later files, then --set, then other flags count."""
@@ -42,46 +42,15 @@ class _Train:
 
     def run(self) -> int:
         set_threads(self.threads)
-        self.task.batch("train", 0, [0])  # unreadable data is an error before there is a folder
+        task, model, recipe = checked(self.task), checked(self.model), checked(self.recipe)
+        task.batch("train", 0, [0])  # unreadable data is an error before there is a folder
         accelerator = make_accelerator()
-        path = first_says(self.out or free_folder(self.task, self.recipe))
-        run = Run(path, self.task, self.model, self.recipe)
+        path = first_says(self.out or free_folder(task, recipe))
+        run = Run(path, task, model, recipe)
         if accelerator.is_main_process:
             run.create()
         accelerator.wait_for_everyone()
         return train_and_report(run, resume=False, as_json=self.json)
-
-
-@dataclass(kw_only=True)
-class TrainLatching(_Train):
-    """Latching: keep the first token for ever, among distractors."""
-
-    task: Latching = field(default_factory=Latching)
-
-
-@dataclass(kw_only=True)
-class TrainInductionHeads(_Train):
-    """InductionHeads: when the marker comes again, say what followed it the first time."""
-
-    task: InductionHeads = field(default_factory=InductionHeads)
-    model: CascadeConfig = INDUCTION_MODEL
-    recipe: Recipe = INDUCTION_RECIPE
-
-
-@dataclass(kw_only=True)
-class TrainSequences(_Train):
-    """Sequences: say which of two ordered sequences of events are complete."""
-
-    task: Sequences = field(default_factory=Sequences)
-
-
-@dataclass(kw_only=True)
-class TrainText(_Train):
-    """Text: predict the next byte of a file or folder."""
-
-    task: Text
-    model: CascadeConfig = TEXT_MODEL
-    recipe: Recipe = TEXT_RECIPE
 
 
 @dataclass
@@ -111,13 +80,15 @@ class Resume:
         return train_and_report(run, resume=True, as_json=self.json)
 
 
-TRAIN = Union[  # noqa: UP007
-    Annotated[TrainLatching, tyro.conf.subcommand("latching")],
-    Annotated[TrainInductionHeads, tyro.conf.subcommand("inductionheads")],
-    Annotated[TrainSequences, tyro.conf.subcommand("sequences")],
-    Annotated[TrainText, tyro.conf.subcommand("text")],
-    Annotated[Resume, tyro.conf.subcommand("resume")],
-]
+def train_commands() -> Any:
+    """One command for every task that is registered, and `resume`."""
+    return one_of([*map(_train_command, TASKS.values()), Annotated[Resume, tyro.conf.subcommand("resume")]])
+
+
+def _train_command(task: type[Task]) -> Any:
+    model, recipe = map(unchecked, defaults(task.name))
+    fields = [("model", type(model), model), ("recipe", type(recipe), recipe)]
+    return task_command(_Train, task, "train", fields)
 
 
 def free_folder(task: Task, recipe: Recipe) -> Path:

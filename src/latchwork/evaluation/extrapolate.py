@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from latchwork.evaluation.measure import Score
+from latchwork.evaluation.measure import Score, device_of, evaluating
 from latchwork.tasks.task import RegularTask
 
 
@@ -37,8 +38,9 @@ class Extrapolation:
 
     @property
     def worst(self) -> int:
-        """The index of the chunk with the lowest accuracy (the first such chunk)."""
-        return int(np.argmin(np.array(self.correct) / np.array(self.scored)))
+        """The index of the chunk with the lowest accuracy (the first such chunk) among those with answers."""
+        correct, scored = np.array(self.correct), np.array(self.scored)
+        return int(np.argmin(np.where(scored > 0, correct / np.maximum(scored, 1), np.inf)))
 
     @property
     def tokens_per_second(self) -> float:
@@ -78,26 +80,29 @@ def extrapolate(
 ) -> Iterator[Extrapolation]:
     """Run `sequences` fresh sequences for `length` steps and yield the result after every chunk.
 
-    Where the task scores its last token only, a copy of the carried state is probed after every chunk and the
-    sequence goes on as if nothing had been asked. Memory does not grow with the length. Length has to be a multiple
-    of the chunk.
+    `model` is called with tokens [B, T] and a state, None at first, and returns logits [B, T, classes] and the state
+    after them, in whatever structure it has: one named tuple a layer, (h, c) of an LSTM … It runs on its own device, in
+    evaluation mode. Where the task scores its last token only, a copy of the carried state is probed after every chunk
+    and the sequence goes on as if nothing had been asked. Memory does not grow with the length. Length has to be a
+    multiple of the chunk.
     """
     check_lengths(length, chunk, sequences)
     result = Extrapolation(task.name, sequences, chunk, seed, Score(task.classes))
-    model.eval()
-    state = None
+    device, state = device_of(model), None
     pieces = task.endless("evaluation", seed, range(sequences), chunk)
     clock = time.perf_counter()
-    for _ in range(length // chunk):
-        batch, answers = next(pieces)
-        scored = result.total.scored
-        logits, state = model(torch.from_numpy(batch.tokens), state)
-        if task.probe is None or answers is None:
-            correct = result.total.add(logits, torch.from_numpy(batch.targets))
-        else:
-            logits, _ = model(torch.full((sequences, 1), task.probe), state)
-            correct = result.total.add(logits, torch.from_numpy(answers[:, None]))
-        result.correct.append(correct)
-        result.scored.append(result.total.scored - scored)
-        result.seconds = time.perf_counter() - clock
-        yield result
+    with evaluating(model):
+        for _ in range(length // chunk):
+            batch, answers = next(pieces)
+            scored = result.total.scored
+            logits, state = model(torch.from_numpy(batch.tokens).to(device), state)
+            if task.probe is None or answers is None:
+                correct = result.total.add(logits, torch.from_numpy(batch.targets))
+            else:
+                probe = torch.full((sequences, 1), task.probe, device=device)
+                logits, _ = model(probe, copy.deepcopy(state))  # a model may write into the state it is given
+                correct = result.total.add(logits, torch.from_numpy(answers[:, None]))
+            result.correct.append(correct)
+            result.scored.append(result.total.scored - scored)
+            result.seconds = time.perf_counter() - clock
+            yield result

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,14 +31,20 @@ class Score:
             self.labels = np.zeros(self.classes, dtype=np.int64)
 
     def add(self, logits: Tensor, targets: Tensor) -> int:
-        """Count the steps of logits [B, T, classes] and targets [B, T]; returns how many were right."""
+        """Count the steps of logits [B, T, classes] and targets [B, T]; returns how many were right.
+
+        The two may be on different devices. Losses of logits below float32 are computed in float32.
+        """
         wanted = targets != IGNORE
-        logits, targets = logits[wanted], targets[wanted]
-        correct = int((logits.argmax(dim=-1) == targets).sum())
+        targets = targets[wanted]
+        logits = logits[wanted.to(logits.device)]
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        there = targets.to(logits.device)
+        correct = int((logits.argmax(dim=-1) == there).sum())
         self.scored += len(targets)
         self.correct += correct
-        self.nats += float(F.cross_entropy(logits.float(), targets, reduction="sum"))
-        self.labels += count_labels(targets.numpy(), self.classes)
+        self.nats += float(F.cross_entropy(logits, there, reduction="sum"))
+        self.labels += count_labels(targets.cpu().numpy(), self.classes)
         return correct
 
     @property
@@ -75,30 +82,56 @@ class Score:
 def score_streams(
     model: nn.Module, streams: Iterable[Stream], classes: int, stop: Callable[[], bool] = lambda: False
 ) -> Score:
-    """Run a language model over streams, the state carried from chunk to chunk, in evaluation mode.
+    """Run a model over streams on its own device, the state carried from chunk to chunk, in evaluation mode.
 
-    `stop` is asked after every chunk; when it is true the score so far is returned.
+    `model` is called with tokens [B, T] and a state, None at the start of a stream, and returns logits [B, T, classes]
+    and the state after them, in whatever structure it has. `stop` is asked after every chunk; when it is true the
+    score so far is returned.
     """
-    score = Score(classes)
-    training = model.training
-    model.eval()
-    try:
+    score, device = Score(classes), device_of(model)
+    with evaluating(model):
         for stream in streams:
             state = None
             for tokens, targets in stream:
-                logits, state = model(torch.from_numpy(tokens), state)
+                logits, state = model(torch.from_numpy(tokens).to(device), state)
                 score.add(logits, torch.from_numpy(targets))
                 if stop():
                     return score
-    finally:
-        model.train(training)
     return score
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where the model's first parameter is; the CPU if it has none."""
+    first = next(model.parameters(), None)
+    return torch.device("cpu") if first is None else first.device
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode; afterwards every module trains or does not train as before."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 def percent(correct: int, scored: int) -> str:
     """A percentage that says 100.0% only when everything is right, and 0.0% only when nothing is."""
-    if not scored:
-        return "–"
-    tenths = correct * 1000 // scored
-    tenths = max(tenths, 1) if correct else 0
+    return _tenths(correct * 1000 // scored, correct > 0) if scored else "–"
+
+
+def share_percent(share: float) -> str:
+    """As `percent`, of a share in [0, 1]: 100.0% only if it is 1, and 0.0% only if it is 0."""
+    if not 0 <= share <= 1:
+        raise ValueError(f"a share must be in [0, 1], got {share}")
+    # a share that is a whole number of tenths may lie just below it, as 0.57 * 1000 does
+    tenths = 1000 if share == 1 else min(int(share * 1000 + 1e-9), 999)
+    return _tenths(tenths, share > 0)
+
+
+def _tenths(tenths: int, above_zero: bool) -> str:
+    tenths = max(tenths, 1) if above_zero else 0
     return f"{tenths // 10}.{tenths % 10}%"

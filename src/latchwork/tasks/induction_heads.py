@@ -10,14 +10,18 @@ import numpy as np
 
 from latchwork.automata.machine import MooreMachine
 from latchwork.tasks import chance
+from latchwork.tasks.registry import register
 from latchwork.tasks.task import IGNORE, IntArray, RegularTask, Split
 
 _LATEST_MARKER = {"train": 30, "validation": 50, "evaluation": 50}
 
 
+@register
 @dataclass(frozen=True)
 class InductionHeads(RegularTask):
-    """M ordinary tokens and a marker (token M). The marker stands once early, then a token, then ordinary tokens.
+    """InductionHeads(M): when the marker comes again, say what followed it the first time.
+
+    M ordinary tokens and a marker (token M). The marker stands once early, then a token, then ordinary tokens.
 
     The last token is the marker again, and its target is the token that followed the first one; no other step is
     scored. Positions count from 0. An endless sequence has no last token: a copy of the state is probed with the

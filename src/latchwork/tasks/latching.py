@@ -10,12 +10,16 @@ import numpy as np
 
 from latchwork.automata.machine import MooreMachine
 from latchwork.tasks import chance
-from latchwork.tasks.task import IGNORE, IntArray, RegularTask, Split
+from latchwork.tasks.registry import register
+from latchwork.tasks.task import IGNORE, LENGTHS, IntArray, RegularTask, Split
 
 
+@register
 @dataclass(frozen=True)
 class Latching(RegularTask):
-    """The first token is one of m memory symbols; the rest are uniform over 5m tokens, memory symbols included.
+    """Latching(m): say the first token at every later step, among distractors.
+
+    The first token is one of m memory symbols; the rest are uniform over 5m tokens, memory symbols included.
 
     The target at every step is the first token. Source: arXiv 2605.06384, §6.
     """
@@ -24,7 +28,7 @@ class Latching(RegularTask):
     """Number of memory symbols m; the paper has 4 … 512."""
 
     name: ClassVar[str] = "latching"
-    lengths: ClassVar = {"train": (256, 512), "validation": (1024, 2048), "evaluation": (1024, 2048)}
+    lengths: ClassVar = LENGTHS
 
     def __post_init__(self) -> None:
         if self.size < 2:

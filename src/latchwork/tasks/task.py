@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import ClassVar, Literal, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ Split = Literal["train", "validation", "evaluation"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "evaluation")
 IGNORE = -100
 """The target of a step that is not scored."""
+LENGTHS: dict[Split, tuple[int, int]] = {"train": (256, 512), "validation": (1024, 2048), "evaluation": (1024, 2048)}
+"""The shortest and longest sequences of arXiv 2605.06384, §6."""
 
 
 class Batch(NamedTuple):
@@ -80,6 +83,19 @@ class Task(ABC):
     @abstractmethod
     def streams(self, split: Split, seed: int, sequences: int, chunk: int) -> Iterator[Stream]:
         """The set on which `split` is measured: `sequences` sequences in streams of chunks."""
+
+    @property
+    def source(self) -> Path | None:
+        """The file or folder that is read; None where samples are made."""
+        return None
+
+    def fingerprint(self) -> dict[str, Any] | None:
+        """What tells data that have changed since a run was created, as values for JSON; None: they never change."""
+        return None
+
+    def facts(self, split: Split) -> dict[str, str]:
+        """What people should know about the samples of a split: lengths, rates, …"""
+        return {}
 
     def epoch_size(self, wanted: int) -> int:
         """How many samples an epoch has, where the recipe asks for `wanted`."""
@@ -144,8 +160,7 @@ class RegularTask(Task):
 
     def batch(self, split: Split, seed: int, samples: Sequence[int] | IntArray) -> Batch:
         keys = sample_keys(split, seed, samples)
-        shortest, longest = self.lengths[split]
-        lengths = shortest + chance.below(chance.words(chance.derive(keys, 0), 0, 1)[:, 0], longest - shortest + 1)
+        lengths = sample_lengths(keys, self.lengths[split])
         symbols = self.inputs(keys, split, 0, int(lengths.max(initial=0)))
         self.finish(symbols, lengths)
         batch, _ = self._play(symbols)
@@ -153,9 +168,11 @@ class RegularTask(Task):
         return batch
 
     def streams(self, split: Split, seed: int, sequences: int, chunk: int) -> Iterator[Stream]:
-        rows = max(1, (1 << 16) // self.lengths[split][1])
-        for first in range(0, sequences, rows):
-            yield _cut(self.batch(split, seed, range(first, min(first + rows, sequences))), chunk)
+        return sampled_streams(self, split, seed, sequences, self.lengths[split][1], chunk)
+
+    def facts(self, split: Split) -> dict[str, str]:
+        endless = "; without end in `latchwork evaluate`" if split == "evaluation" else ""
+        return {"lengths": "{} … {} steps".format(*self.lengths[split]) + endless}
 
     @property
     def probe(self) -> int | None:
@@ -174,9 +191,18 @@ class RegularTask(Task):
             first += chunk
 
 
-def _cut(batch: Batch, chunk: int) -> Stream:
-    for first in range(0, batch.tokens.shape[1], chunk):
-        yield Batch(*(a[:, first : first + chunk] for a in batch))
+def sampled_streams(task: Task, split: Split, seed: int, sequences: int, longest: int, chunk: int) -> Iterator[Stream]:
+    """Samples 0 … sequences − 1 of a split in streams of chunks; `longest` steps at most each."""
+    rows = max(1, (1 << 16) // longest)
+    for first in range(0, sequences, rows):
+        batch = task.batch(split, seed, range(first, min(first + rows, sequences)))
+        yield (Batch(*(a[:, t : t + chunk] for a in batch)) for t in range(0, batch.tokens.shape[1], chunk))
+
+
+def sample_lengths(keys: chance.Words, lengths: tuple[int, int]) -> IntArray:
+    """How long each sample is, uniform from the shortest to the longest, [N]."""
+    shortest, longest = lengths
+    return shortest + chance.below(chance.words(chance.derive(keys, 0), 0, 1)[:, 0], longest - shortest + 1)
 
 
 def sample_keys(split: Split, seed: int, samples: Sequence[int] | IntArray) -> chance.Words:

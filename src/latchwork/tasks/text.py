@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latchwork.tasks import chance
+from latchwork.tasks.registry import register
 from latchwork.tasks.task import Batch, IntArray, Split, Stream, Task
 
 
+@register
 @dataclass(frozen=True)
 class Text(Task):
-    """The bytes of a file, or of all files in a folder in the order of their names; the target is the next byte.
+    """Text: predict the next byte of a file or folder.
+
+    The bytes of a file, or of all files in a folder in the order of their names; the target is the next byte.
 
     The text is split by position: the first part trains, the rest is measured in one pass with the state carried.
     An epoch cuts the training part into windows that do not overlap, starting at another byte each time.
@@ -57,14 +63,38 @@ class Text(Task):
     @cached_property
     def parts(self) -> dict[Split, NDArray[np.uint8]]:
         """The training and the held-out bytes."""
-        text = _read(Path(self.data))
+        text = self._bytes
         cut = int(len(text) * self.train_share)
-        if cut < 2 * self.window + 1 or len(text) - cut < 2:
+        if not self._is_enough(len(text)):
             raise ValueError(
-                f"{self.data} has {len(text)} bytes, of which {self.train_share:.0%} train: "
-                f"too few for windows of {self.window}"
+                f"{self.data} has {len(text):,} bytes, of which {self.train_share:.0%} train: too few for windows of "
+                f"{self.window}, which need at least {self._least_bytes():,} bytes"
             )
         return {"train": text[:cut], "validation": text[cut:], "evaluation": text[cut:]}
+
+    @cached_property
+    def _bytes(self) -> NDArray[np.uint8]:
+        return _read(self.data)
+
+    def _is_enough(self, size: int) -> bool:
+        """Whether so many bytes have two windows to train on, wherever they start, and a byte to predict after them."""
+        cut = int(size * self.train_share)
+        return cut >= 2 * self.window + 1 and size - cut >= 2
+
+    def _least_bytes(self) -> int:
+        below = max(int((2 * self.window + 1) / self.train_share) - 1, int(1 / (1 - self.train_share)) - 1)
+        return next(n for n in itertools.count(below) if self._is_enough(n))
+
+    @property
+    def source(self) -> Path:
+        return self.data
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"bytes": len(self._bytes), "sha256": hashlib.sha256(self._bytes.tobytes()).hexdigest()}
+
+    def facts(self, split: Split) -> dict[str, str]:
+        facts = {"bytes": f"{len(self.parts[split]):,}"}
+        return {**facts, "windows": f"{self.epoch_size(0):,} of {self.window} bytes"} if split == "train" else facts
 
     def epoch_size(self, wanted: int) -> int:
         return (len(self.parts["train"]) - 1) // self.window - 1
@@ -73,7 +103,10 @@ class Text(Task):
         text, numbers = self.parts[split], np.asarray(samples, dtype=np.int64)
         windows = (len(text) - 1) // self.window - 1
         if windows < 1:
-            raise ValueError(f"the {split} part of {self.data} is shorter than two windows of {self.window} bytes")
+            raise ValueError(
+                f"the {split} part of {self.data} has {len(text):,} bytes; windows of {self.window} need at least "
+                f"{2 * self.window + 1:,}"
+            )
         epochs, positions = np.divmod(numbers, windows)
         shifts = chance.below(
             chance.words(chance.derive(chance.derive(np.uint64(0), seed), epochs), 0, 1)[:, 0], self.window

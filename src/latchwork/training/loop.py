@@ -99,6 +99,7 @@ def _train(run: Run, accelerator: Accelerator, resume: bool, stop: Callable[[], 
     learner = Learner(run.build(), recipe, accelerator)
     progress = Progress()
     if resume:
+        run.check_data()
         complaints = progress.restore(run, learner)
         yield Resumed(progress.step, complaints)
     size = task.epoch_size(recipe.train_sequences)

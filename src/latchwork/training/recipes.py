@@ -27,6 +27,7 @@ TEXT_RECIPE = Recipe(
 
 DEFAULTS: dict[str, tuple[CascadeConfig, Recipe]] = {
     "inductionheads": (INDUCTION_MODEL, INDUCTION_RECIPE),
+    "parity": (CascadeConfig.small(degree=2), Recipe()),
     "text": (TEXT_MODEL, TEXT_RECIPE),
 }
 """Model and recipe by task, where those of the paper are not what is best."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from latchwork.fields import check_types
+from latchwork.files import write_text
 from latchwork.models.cascade_lm import CascadeLM
 from latchwork.nn.config import CascadeConfig
 from latchwork.tasks import Task, get
@@ -81,8 +82,27 @@ class Run:
             raise RunError(f"{self.path} holds a run already: resume it with `latchwork train resume {self.path}`")
         if self.checkpoints.exists() or self.metrics.exists():
             raise RunError(f"{self.path} holds parts of a run without config.json; choose another folder")
+        source, path = self.task.source, self.path.resolve()
+        if source is not None and source in (path, *path.parents):
+            raise RunError(
+                f"the run folder {self.path} lies inside the data folder {source}, so the run would read its own "
+                "files; choose another --out or other --data"
+            )
+        fingerprint = self.task.fingerprint()
         self.path.mkdir(parents=True, exist_ok=True)
-        self.write_config()
+        self._write_config(fingerprint)
+
+    def check_data(self) -> None:
+        """Refuse data that are not those the run was created with; runs of older versions know nothing of theirs."""
+        then, now = self._data(), self.task.fingerprint() or {}
+        if not isinstance(then, dict) or then == now:
+            return
+        changes = [f"{key} {value} then, {now.get(key)} now" for key, value in then.items() if value != now.get(key)]
+        what = self.task.source or f"the task {self.task.name}"
+        raise RunError(f"{what} has changed since {self.path} was created: {'; '.join(changes)}")
+
+    def _data(self) -> Any:
+        return json.loads((self.path / "config.json").read_text("utf-8")).get("data")
 
     def changed(self, recipe: Recipe) -> Run:
         """The same run with another recipe; the samples and their order have to stay.
@@ -95,7 +115,12 @@ class Run:
         return dataclasses.replace(self, recipe=recipe)
 
     def write_config(self) -> None:
-        write_json(self.path / "config.json", self.to_dict())
+        """Replace the configuration of a run that has been created."""
+        self._write_config(self._data())
+
+    def _write_config(self, fingerprint: Any) -> None:
+        data = {} if fingerprint is None else {"data": fingerprint}
+        write_json(self.path / "config.json", {**self.to_dict(), **data})
 
     def to_dict(self) -> dict[str, Any]:
         fields = {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(self.task).items()}  # type: ignore[call-overload]
@@ -117,8 +142,8 @@ class Run:
         return cls(
             path,
             get(name, **task),
-            dataclasses.replace(model, **settings.get("model", {})),
-            dataclasses.replace(recipe, **settings.get("recipe", {})),
+            _with(model, settings.get("model", {})),
+            _with(recipe, settings.get("recipe", {})),
         )
 
     @classmethod
@@ -136,13 +161,12 @@ class Run:
             if config["format"] != FORMAT:
                 raise RunError(f"{file} has format {config['format']}; this version reads format {FORMAT}")
             task = dict(config["task"])
-            if "data" in task:
-                task["data"] = Path(task["data"])
+            name = task.pop("name")
             return cls(
                 path=path,
-                task=get(task.pop("name"), **task),
-                model=CascadeConfig.from_dict(config["model"]),
-                recipe=Recipe(**config["recipe"]),
+                task=_named(file, "task", lambda: get(name, **task)),
+                model=_named(file, "model", lambda: _with(CascadeConfig(), config["model"])),
+                recipe=_named(file, "recipe", lambda: _with(Recipe(), config["recipe"])),
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise RunError(f"{file} is damaged: {type(error).__name__}: {error}") from None
@@ -167,16 +191,22 @@ class Run:
                 yield record
 
 
+def _with(defaults: Any, fields: dict[str, Any]) -> Any:
+    """A configuration with other values in these fields."""
+    if unknown := sorted(set(fields) - {f.name for f in dataclasses.fields(defaults)}):
+        raise ValueError(f"there is no {', '.join(unknown)}")
+    check_types(type(defaults), fields)
+    return dataclasses.replace(defaults, **fields)
+
+
+def _named(file: Path, part: str, make: Callable[[], Any]) -> Any:
+    """What `make` makes; its complaints get the names of the file and the part."""
+    try:
+        return make()
+    except ValueError as error:
+        raise RunError(f"{file}, {part}: {error}") from None
+
+
 def write_json(path: Path, content: Any) -> None:
     """Replace a file by new content in one step."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    write_text(path, json.dumps(content, indent=1) + "\n")

@@ -51,7 +51,8 @@ def read_table(path: Path) -> dict[str, Any]:
 def read_settings(path: Path) -> Settings:
     """Settings from a TOML, YAML or JSON file; the ``config.json`` of a run is one."""
     content = read_table(path)
-    content.pop("format", None)  # of config.json
+    if content.pop("format", None) is not None:
+        content.pop("data", None)  # of a config.json too: what the data were
     check_settings(content, str(path))
     return content
 

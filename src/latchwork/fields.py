@@ -1,0 +1,53 @@
+"""Values for the fields of dataclasses, where they come from files or callers and not from a type checker."""
+
+from __future__ import annotations
+
+import numbers
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+_SCALARS: dict[Any, tuple[type | tuple[type, ...], str]] = {
+    int: (numbers.Integral, "an integer"),
+    float: (numbers.Real, "a number"),
+    bool: (bool, "True or False"),
+    str: (str, "a string"),
+    Path: ((str, Path), "a path"),
+    type(None): (type(None), "None"),
+}
+
+
+def check_types(cls: type, values: Mapping[str, Any]) -> None:
+    """Compare values with the types of the fields of these names.
+
+    Fields of integers, numbers, truth values, strings, paths, literals and unions of them are checked, others are
+    not.
+
+    Raises: ValueError that names the first field with a value of another type.
+    """
+    try:
+        hints = get_type_hints(cls)
+    except NameError:  # names that are imported for type checkers only
+        return
+    for name, value in values.items():
+        if name in hints and not _fits(value, hints[name]):
+            raise ValueError(f"{name} must be {_words(hints[name])}, got {value!r}")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    if get_origin(hint) in (Union, types.UnionType):
+        return any(_fits(value, part) for part in get_args(hint))
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if hint not in _SCALARS:
+        return True
+    return isinstance(value, _SCALARS[hint][0]) and (hint is bool or not isinstance(value, bool))
+
+
+def _words(hint: Any) -> str:
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join(_words(part) for part in get_args(hint))
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(map(str, get_args(hint)))}"
+    return _SCALARS[hint][1]

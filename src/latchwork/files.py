@@ -1,0 +1,32 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file by new content (UTF-8, line ends as they are) in one step."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def check_writable(option: str, file: Path) -> None:
+    """Refuse a file that cannot be written, before there is anything to write; a new one is empty afterwards.
+
+    Raises: OSError that names `option`.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.open("a").close()
+    except OSError as error:
+        raise OSError(f"{option} {str(file)!r} cannot be written: {error.strerror}") from error

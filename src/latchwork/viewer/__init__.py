@@ -1,0 +1,1 @@
+"""`latchwork view`: a page on which one types tokens and watches what the units do."""
