@@ -54,13 +54,9 @@ def run(page: Path, *, shell: bool) -> None:
 
     Raises: AssertionError where something else is printed than the page shows.
     """
-<<<<<<< HEAD
     module = types.ModuleType("page")
     sys.modules["page"] = module  # dataclasses look for the module of a class there
     names = vars(module)
-=======
-    names: dict[str, Any] = {}
->>>>>>> site
     printed: str | None = None
     for block in blocks(page):
         where = f"{name_of(page)}:{block.line}"

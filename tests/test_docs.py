@@ -15,11 +15,8 @@ import pytest
 import yaml
 from documents import PAGES, ROOT
 
-<<<<<<< HEAD
-=======
 import latchwork
 import latchwork.tasks
->>>>>>> site
 from latchwork.tasks import registry
 
 pages = pytest.mark.parametrize("page", PAGES, ids=documents.name_of)
