@@ -20,7 +20,7 @@ lint: $(SETUP)
 	$(BIN)/mypy
 
 docs: $(SETUP) .venv/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "open site/index.html"
 
 bench: $(SETUP)

@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +54,9 @@ def run(page: Path, *, shell: bool) -> None:
 
     Raises: AssertionError where something else is printed than the page shows.
     """
-    names: dict[str, Any] = {"__name__": "page"}
+    module = types.ModuleType("page")
+    sys.modules["page"] = module  # dataclasses look for the module of a class there
+    names = vars(module)
     printed: str | None = None
     for block in blocks(page):
         where = f"{name_of(page)}:{block.line}"
@@ -73,7 +76,7 @@ def run_python(block: Block, where: str, names: dict[str, Any]) -> str:
     """What a block prints; its lines count from its place in the page."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(compile("\n" * block.line + block.text, where, "exec"), names)
+        exec(compile("\n" * block.line + block.text, where, "exec", dont_inherit=True), names)
     return out.getvalue()
 
 

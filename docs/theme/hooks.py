@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 
 sys.path.insert(0, str(Path(__file__).parent))
 import commands
@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 OUTSIDE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Pages that lie outside docs/ and have a place in the navigation; more come in when a page links to them."""
 
+_ELSEWHERE = "repository/"  # the folder of the site for all others
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#|/)([^)#\s]+)")
 _EXTERNAL = re.compile(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=[\"']?(?:https?:)?//|<link\b[^>]*stylesheet[^>]*//")
 
@@ -34,7 +35,8 @@ def on_files(files: Files, config: Any) -> Files:
         source = waiting.pop()
         uri = site_uri(source)
         if files.get_file_from_path(uri) is None:
-            files.append(File.generated(config, uri, abs_src_path=str(ROOT / source)))
+            level = InclusionLevel.INCLUDED if source in OUTSIDE else InclusionLevel.NOT_IN_NAV
+            files.append(File.generated(config, uri, abs_src_path=str(ROOT / source), inclusion=level))
         if source.endswith(".md"):
             text = (ROOT / source).read_text("utf-8")
             waiting += [t for t in targets(text, source) if files.get_file_from_path(site_uri(t)) is None]
@@ -78,12 +80,14 @@ def targets(text: str, source: str) -> Iterator[str]:
 
 def site_uri(source: str) -> str:
     """Where a file of the repository is in the site."""
-    return OUTSIDE.get(source, source.removeprefix("docs/"))
+    if source in OUTSIDE:
+        return OUTSIDE[source]
+    return source.removeprefix("docs/") if source.startswith("docs/") else f"{_ELSEWHERE}{source}"
 
 
 def repository_path(uri: str) -> str:
     """Where a file of the site is in the repository; the inverse of `site_uri`."""
-    inside = {there: source for source, there in OUTSIDE.items()}
-    if uri in inside:
-        return inside[uri]
-    return f"docs/{uri}" if (ROOT / "docs" / uri).is_file() else uri
+    for source, there in OUTSIDE.items():
+        if uri == there:
+            return source
+    return uri.removeprefix(_ELSEWHERE) if uri.startswith(_ELSEWHERE) else f"docs/{uri}"

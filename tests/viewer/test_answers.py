@@ -21,9 +21,7 @@ from latchwork.viewer.tokens import TokenError, read_tokens
 def make_viewer(folder, task, **changes) -> Viewer:
     run = Run(folder, task, CascadeConfig(d_model=8, n_units=6, **changes), Recipe())
     run.create()
-    model = run.build()
-    optimizer = torch.optim.SGD(model.parameters())
-    run.set_best(save(run.checkpoints, 1, model, optimizer, {"progress": {"step": 1}}))
+    run.set_best(save(run.checkpoints, 1, run.build(), {}, {"progress": {"step": 1}}))
     return Viewer(run)
 
 
