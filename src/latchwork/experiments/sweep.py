@@ -56,7 +56,7 @@ def read_sweep(file: Path, out: Path, changes: Settings | None = None) -> Sweep:
     runs: dict[str, Run] = {}
     for grid in grids:
         for point in _points(_axes(grid, str(file)), str(file)):
-            name = "_".join(f"{key.rpartition('.')[2]}-{_plain(value)}" for key, value in point.items()) or "run"
+            name = "_".join(_part(key, value) for key, value in point.items()) or "run"
             settings = merged(shared, _nested(point))
             check_settings(settings, f"{file}, {name}")
             try:
@@ -101,9 +101,10 @@ def _nested(point: dict[str, Any]) -> Settings:
     return settings
 
 
-def _plain(value: Any) -> str:
-    """A value as part of a folder's name."""
-    return re.sub(r"[^\w.+-]+", "-", str(value))
+def _part(key: str, value: Any) -> str:
+    """A setting as part of a folder's name."""
+    plain = re.sub(r"[^\w.+-]+", "-", str(value))
+    return plain if key == "task.name" else f"{key.rpartition('.')[2]}-{plain}"
 
 
 def _evaluation(fields: Any, where: str) -> Evaluation | None:
