@@ -188,13 +188,17 @@ def test_inits_are_what_their_names_say():
 
 
 @pytest.mark.parametrize("init", ["small_init", "kaiming", "asymmetric"])
-def test_vector_units_start_balanced_with_a_low_set_and_unequal_states(init):
+def test_vector_units_start_ready_to_permute_or_to_keep_with_a_low_set_and_unequal_states(init):
     model = Cascade(CascadeConfig(**SMALL, degree=3, init=init))
     unit = model.layers[0].unit
     matrices = unit.reset.weight.detach().unflatten(0, (7, 3, 3))
     for over in (1, 2):
-        assert_close(matrices.sum(over), torch.zeros(7, 3, 12))
-    assert matrices.std() > 0.05
+        assert_close(matrices[::2].sum(over), torch.zeros(4, 3, 12))
+        assert matrices[1::2].sum(over).abs().min() > 0
+    assert matrices[::2].std() > 0.05
+    bias = unit.reset.bias.detach().unflatten(0, (7, 3, 3))
+    assert not bias[::2].any()
+    assert_close(bias[1::2], (2 * torch.eye(3) - 1).expand(3, 3, 3))
     assert unit.set.bias.unique().tolist() == [-1.0]
     learned = Cascade(CascadeConfig(**SMALL, degree=3, init=init, learned_x0=True))
     for start in (model.initial_state(2), learned.initial_state(2)):

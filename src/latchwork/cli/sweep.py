@@ -31,6 +31,8 @@ class Sweep:
     """Change what all runs share, as in --set recipe.steps=50. May be given several times."""
     workers: int | None = None
     """Runs at a time; by default as many as there are processor cores."""
+    threads: int | None = None
+    """Threads of each worker; by default the cores are divided among the workers."""
     dry: bool = False
     """Only list the runs."""
     json: bool = False
@@ -38,14 +40,15 @@ class Sweep:
 
     def run(self) -> int:
         sweep = read_sweep(self.file, self.out or Path("runs") / self.file.stem, assigned(self.set))
-        if self.workers is not None and self.workers < 1:
-            raise ValueError(f"workers must be at least 1, got {self.workers}")
+        for name, value in (("workers", self.workers), ("threads", self.threads)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
         if self.dry:
             for run in sweep.runs:
                 print(run.path)
             return 0
         workers = min(self.workers or cores(), len(sweep.runs))
-        threads = max(1, cores() // workers)
+        threads = self.threads or max(1, cores() // workers)
         say(f"{len(sweep.runs)} runs, {workers} at a time with {threads} threads each")
         failed: list[Failed] = []
         finished, clock = 0, time.monotonic()

@@ -31,7 +31,7 @@ class CascadeConfig:
     """How the previous and this input are mixed: one matrix over both, or a learned gate a channel."""
     init: Init = "asymmetric"
     """How the reset and set projections start: small normal, Kaiming uniform, or set larger than reset. Vector units
-    start from balanced reset matrices and a low set in any case."""
+    start ready to permute or to keep, with a low set, in any case."""
     norm: Norm = "layernorm"
     """Normalisation before each part of a layer and at the end."""
     ffn: FeedForward = "gated"

@@ -31,22 +31,25 @@ def reset_set_init_(reset: nn.Linear, set_: nn.Linear, config: CascadeConfig) ->
     else:
         small_init_(reset)
         _kaiming_(set_, 1.0)
-    permuting_init_(reset, set_, config.degree)
+    vector_init_(reset, set_, config.degree)
 
 
 @torch.no_grad()
-def permuting_init_(reset: nn.Linear, set_: nn.Linear, degree: int) -> None:
-    """Turn any start of the projections to R and s of vector units into one from which permutations are learned.
+def vector_init_(reset: nn.Linear, set_: nn.Linear, degree: int) -> None:
+    """Turn any start of the projections to R and s of vector units into one from which they learn.
 
-    Rows and columns of R sum to zero, so that every state has a place to come from and one to go to, and s lies at −1,
-    below what they carry. Scalar units have nothing to permute and stay as they are.
+    Of every two units the first one starts ready to permute: rows and columns of R sum to zero, so that every state has
+    a place to come from and one to go to. The second one starts ready to keep: R is lifted by 1 on the diagonal and
+    lowered by 1 off it, near the identity. s lies at −1 in both, below what they carry. Scalar units stay as they are.
     """
     if degree == 1:
         return
     for parameter in reset.parameters():
         matrices = parameter.unflatten(0, (-1, degree, degree))
-        matrices = matrices - matrices.mean(1, keepdim=True)
-        parameter.copy_((matrices - matrices.mean(2, keepdim=True)).flatten(0, 2))
+        permute = matrices[::2] - matrices[::2].mean(1, keepdim=True)
+        matrices[::2] = permute - permute.mean(2, keepdim=True)
+    if reset.bias is not None:
+        reset.bias.unflatten(0, (-1, degree, degree))[1::2] += 2 * torch.eye(degree).to(reset.bias) - 1
     if set_.bias is not None:
         nn.init.constant_(set_.bias, -1.0)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from latchwork.nn.init import even_start, permuting_init_
+from latchwork.nn.init import even_start, vector_init_
 from latchwork.nn.units import scan_units
 
 
@@ -186,7 +186,7 @@ class _Units(nn.Module):
     def reset_parameters(self) -> None:
         self.reset.reset_parameters()
         self.set.reset_parameters()
-        permuting_init_(self.reset, self.set, self.degree)
+        vector_init_(self.reset, self.set, self.degree)
         with torch.no_grad():
             self.x0.copy_(even_start(len(self.x0), self.degree, torch.float64, torch.device("cpu")))
 
