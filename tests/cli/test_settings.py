@@ -26,7 +26,7 @@ def test_later_settings_win_and_typed_flags_win_over_all(files):
     result = with_settings(arguments)
     assert result[:2] == ["train", "latching"]
     found = dict(re.fullmatch(r"--([\w-]+)=(.*)", flag).groups() for flag in result[2:7])
-    assert found == {"size": "4", "lr": "2e-3", "steps": "7", "clip": "None", "output-gate": "False"}
+    assert found == {"size": "4", "lr": "0.002", "steps": "7", "clip": "None", "output-gate": "False"}
     assert result[7:] == arguments[1:]
 
 

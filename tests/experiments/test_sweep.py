@@ -112,6 +112,7 @@ def test_toml_yaml_and_json_declare_the_same(tmp_path):
         (("[task]", "[evaluate]\nlenght = 3\n[task]"), "section evaluate has length, .*, not 'lenght'"),
         (("[task]", "[evaluate]\nlength = 1000\n[task]"), "evaluate: length must be a multiple of the chunk"),
         (("[task]\nname", "[model]\nname"), "study.toml: "),
+        (("[grid]", "grid = []\n[recipe.x]"), "study.toml: "),
     ],
 )
 def test_mistakes_are_named_before_anything_runs(study, tmp_path, change, message):
@@ -183,7 +184,10 @@ def test_a_broken_run_is_reported_and_the_others_go_on(study, tmp_path):
     assert "2 of 4 runs done" in result.stderr
     for seed in (0, 1):
         assert Run.open(tmp_path / "out" / f"size-4_seed-{seed}_lr-0.001").ended == "finished"
-        assert Run.open(tmp_path / "out" / f"size-4_seed-{seed}_lr-1e+30").ended is None
+        assert Run.open(tmp_path / "out" / f"size-4_seed-{seed}_lr-1e+30").ended == "diverged"
+    again = sweep(study, "--set", "recipe.steps=5")
+    assert again.returncode == 1
+    assert "lr-1e+30: failed: its loss is not a number any more" in again.stderr
     changed = sweep(study, "--set", "recipe.steps=6")
     assert changed.returncode == 1
     assert "holds a run with other settings" in changed.stderr

@@ -10,6 +10,7 @@ import shutil
 
 import pytest
 import torch
+from filelock import FileLock
 from torch.nn import functional as F
 
 from latchwork import CascadeConfig, CascadeLM
@@ -407,3 +408,88 @@ def test_a_run_may_go_on_when_every_answer_is_right(tmp_path, monkeypatch):
     monkeypatch.setattr(Score, "correct", property(lambda self: self.scored, lambda self, value: None))
     assert list(train(make_run(tmp_path / "a", steps=9)))[-1] == End(3, "perfect")
     assert list(train(make_run(tmp_path / "b", steps=9, stop_when_perfect=False)))[-1] == End(9, "finished")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"optimizer": "adamw"}, "optimizer of a run that has begun cannot be changed"),
+        ({"ema": 0.9}, "ema of a run"),
+        ({"precision": "bfloat16"}, "precision of a run"),
+        ({"seed": 1}, "seed of a run"),
+        ({"stop_when_perfect": 0}, "stop_when_perfect must be True or False, got 0"),
+        ({"lr": "1.e-3"}, "lr must be a number"),
+        ({"stepz": 3}, "there is no stepz"),
+    ],
+)
+def test_what_a_run_remembers_depends_on_cannot_be_changed(tmp_path, change, message):
+    run = make_run(tmp_path / "run", steps=3)
+    with pytest.raises(ValueError, match=message):
+        run.changed(change)
+
+
+def test_a_changed_recipe_is_written_only_when_it_is_taken_up(tmp_path):
+    run = make_run(tmp_path / "run", steps=3)
+    list(train(run))
+    changed = run.changed({"steps": 5, "lr": 0.5})
+    assert Run.open(run.path) == run
+    with FileLock(run.path / "run.lock"), pytest.raises(RunError, match="another process"):
+        list(train(changed, resume=True))
+    assert Run.open(run.path) == run
+    assert list(train(changed, resume=True))[-1] == End(5, "finished")
+    assert Run.open(run.path) == changed
+
+
+def test_a_best_checkpoint_that_was_not_named_yet_is_named_when_the_run_goes_on(tmp_path, monkeypatch):
+    whole = make_run(tmp_path / "whole", steps=9)
+    list(train(whole))
+    run = make_run(tmp_path / "run", steps=9)
+
+    def die(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "set_best", die)
+        with pytest.raises(KeyboardInterrupt):
+            list(train(run))
+    assert not (run.path / "best.json").exists()
+    list(train(Run.open(run.path), resume=True))
+    assert run.best().path.name == whole.best().path.name
+    run.best().check()
+
+
+def test_a_trained_run_is_not_started_over(tmp_path):
+    run = make_run(tmp_path / "run", steps=3)
+    list(train(run))
+    with pytest.raises(RunError, match="has been trained already; resume it"):
+        list(train(run))
+
+
+def test_a_run_that_diverged_says_so(tmp_path):
+    run = make_run(tmp_path / "run", steps=50, lr=1e30)
+    with pytest.raises(TrainingDivergedError):
+        list(train(run))
+    assert run.ended == "diverged"
+
+
+def test_patience_counts_validations_without_a_lower_loss(tmp_path, monkeypatch):
+    """The share of right answers does not move, and the loss falls: training goes on."""
+    from latchwork.training import loop
+
+    real, losses_seen = loop.validate, itertools.count()
+
+    def falling(*args):
+        score = real(*args)
+        score.nats, score.correct = score.scored * (10 - next(losses_seen)), 0
+        return score
+
+    monkeypatch.setattr(loop, "validate", falling)
+    assert list(train(make_run(tmp_path / "run", steps=18, patience=2)))[-1] == End(18, "finished")
+
+
+def test_a_validation_set_without_scored_steps_is_named(tmp_path, monkeypatch):
+    from latchwork.training import loop
+
+    monkeypatch.setattr(loop, "validate", lambda *args: Score(4))
+    with pytest.raises(ValueError, match="the validation set has no scored step"):
+        list(train(make_run(tmp_path / "run", steps=3)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +39,7 @@ class Compare:
             comparison = read_runs(paths, lambda count: bar.update(count, paths[count - 1].name))
         _complain(comparison)
         files = [self.out, self.out.with_suffix(".csv"), self.out.with_suffix(".json")]
+        _check_ours(files[2])
         for file in files:
             check_writable("--out", file)
         content = to_dict(comparison)
@@ -58,6 +60,18 @@ class Compare:
         say(f"a row a run: {files[1]}")
         say(f"all figures: {files[2]}")
         return 0
+
+
+def _check_ours(file: Path) -> None:
+    """Refuse to replace a JSON file that is something else than figures of a comparison."""
+    try:
+        content = json.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        return
+    except ValueError:
+        content = None
+    if not (isinstance(content, dict) and "groups" in content) and file.stat().st_size:
+        raise ValueError(f"{file} would be replaced and is no comparison; choose another name with --out")
 
 
 def _complain(comparison: Comparison) -> None:

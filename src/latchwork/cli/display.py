@@ -18,7 +18,7 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from latchwork.experiments.workers import PARENT
+from latchwork.experiments.workers import WORKER
 
 _SECONDS_BETWEEN_LINES = 10.0
 _WIDEST = 1000
@@ -102,26 +102,31 @@ def set_threads(threads: int | None) -> None:
     torch.set_num_threads(threads)
 
 
+def _at_end_of_input(call: Callable[[], None]) -> None:
+    while os.read(0, 1):  # not through sys.stdin, whose lock would be held when the interpreter ends
+        pass
+    call()
+
+
 @contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C (or SIGTERM) only makes the yielded function true; the second one interrupts at once.
+def interruptible(message: str) -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C (or SIGTERM) says `message` and makes the yielded function true; the next interrupts at once.
 
-    It is true as well when this is a worker of a sweep and the sweep is gone.
+    It becomes true as well when this is a worker of a sweep and the sweep asks for it, or is gone.
     """
-    asked, parent = threading.Event(), int(os.environ.get(PARENT, 0))
-
-    def is_asked() -> bool:
-        return asked.is_set() or bool(parent and os.getppid() != parent)
+    asked = threading.Event()
+    if WORKER in os.environ:
+        threading.Thread(target=_at_end_of_input, args=(asked.set,), daemon=True).start()
 
     def handle(number: int, frame: object) -> None:
         if asked.is_set():
             raise KeyboardInterrupt
         asked.set()
-        say("stopping after this step; Ctrl-C again stops at once and keeps the last checkpoint")
+        say(message)
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield is_asked
+        yield asked.is_set
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tyro
 
-from latchwork.cli.display import Bar, print_json, say, set_threads, show_table
+from latchwork.cli.display import Bar, interruptible, print_json, say, set_threads, show_table
 from latchwork.cli.train import report
 from latchwork.evaluation.extrapolate import check_lengths, extrapolate
 from latchwork.evaluation.measure import percent, score_streams
@@ -51,7 +51,8 @@ class Evaluate:
         say(f"evaluating {chosen.path}")
         file = run.path / "evaluation.json"
         try:
-            result = {**self.measure(run, model), "checkpoint": chosen.path.name}
+            with interruptible("stopping after this chunk; Ctrl-C again stops at once") as stop:
+                result = {**self.measure(run, model, stop), "checkpoint": chosen.path.name}
         except KeyboardInterrupt:
             say(f"interrupted: {file} {'stays as it was' if file.exists() else 'is not written'}")
             return 130
@@ -64,21 +65,23 @@ class Evaluate:
         report(run)
         return 0
 
-    def measure(self, run: Run, model: CascadeLM) -> dict[str, Any]:
-        """The figures as they are written."""
+    def measure(self, run: Run, model: CascadeLM, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
+        """The figures as they are written. Raises: KeyboardInterrupt after the chunk at which `stop()` is true."""
         if isinstance(run.task, RegularTask):
-            return self._extrapolate(run.task, model)
-        return self._read(run.task, model, run.recipe.validation_sequences)
+            return self._extrapolate(run.task, model, stop)
+        return self._read(run.task, model, run.recipe.validation_sequences, stop)
 
-    def _read(self, task: Task, model: CascadeLM, sequences: int) -> dict[str, Any]:
+    def _read(self, task: Task, model: CascadeLM, sequences: int, stop: Callable[[], bool]) -> dict[str, Any]:
         """Of one pass over the held-out part."""
         total = len(task.parts["evaluation"]) - 1 if isinstance(task, Text) else None
         with Bar("evaluating", total) as bar:
             streams = _watched(task.streams("evaluation", self.seed, sequences, _CHUNK), bar)
-            score = score_streams(model, streams, task.classes)
-        return {"task": task.name, **score.to_dict()}
+            score = score_streams(model, streams, task.classes, stop)
+        if stop():
+            raise KeyboardInterrupt
+        return {"task": task.name, "seed": self.seed, **score.to_dict()}
 
-    def _extrapolate(self, task: RegularTask, model: CascadeLM) -> dict[str, Any]:
+    def _extrapolate(self, task: RegularTask, model: CascadeLM, stop: Callable[[], bool]) -> dict[str, Any]:
         """Of fresh sequences, chunk after chunk."""
         with Bar("evaluating", self.length // self.chunk) as bar:
             steps = extrapolate(
@@ -86,6 +89,8 @@ class Evaluate:
             )
             for state in steps:
                 done = percent(state.total.correct, state.total.scored)
+                if stop():
+                    raise KeyboardInterrupt
                 bar.update(len(state.correct), f"{done} right · {state.tokens_per_second:,.0f} tokens/s")
         peak = peak_resident_bytes()
         return {**state.to_dict(), "peak_memory_mib": None if peak is None else round(peak / (1 << 20), 1)}

@@ -11,7 +11,7 @@ import tyro
 
 from latchwork.cli.display import Bar, interruptible, print_json, say, show_table
 from latchwork.evaluation.measure import percent
-from latchwork.evaluation.outcome import read_evaluation
+from latchwork.evaluation.outcome import current_evaluation
 from latchwork.experiments.sweep import read_sweep
 from latchwork.experiments.workers import Done, Failed, Working, cores, run_sweep
 from latchwork.training.run import Run
@@ -52,7 +52,7 @@ class Sweep:
         say(f"{len(sweep.runs)} runs, {workers} at a time with {threads} threads each")
         failed: list[Failed] = []
         finished, clock = 0, time.monotonic()
-        with interruptible() as stop, Bar("runs", len(sweep.runs)) as bar:
+        with interruptible("stopping the runs at work after their step") as stop, Bar("runs", len(sweep.runs)) as bar:
             for event in run_sweep(sweep, workers, threads, stop):
                 if isinstance(event, Working):
                     bar.update(finished, " · ".join(_state(run) for run in event.runs))
@@ -109,7 +109,7 @@ def _row(run: Run) -> dict[str, Any]:
         row["validation"] = percent(best["correct"], best["scored"])
     elif scores:
         row["validation"] = f"{min(score['bits'] for score in scores):.4f} bits"
-    evaluation = read_evaluation(run)
+    evaluation, _ = current_evaluation(run)
     if evaluation and "chunks" in evaluation:
         worst = evaluation["worst_chunk"]
         row["long"] = percent(evaluation["correct"], evaluation["scored"])

@@ -74,9 +74,7 @@ class Resume:
         if other := sorted(settings.keys() - {"recipe"}):
             raise ValueError(f"only the recipe of a run can be changed, not its {other[0]}")
         if settings:
-            run = run.changed(dataclasses.replace(run.recipe, **settings["recipe"]))
-            if IS_MAIN:
-                run.write_config()
+            run = run.changed(settings["recipe"])
         return train_and_report(run, resume=True, as_json=self.json)
 
 
@@ -107,7 +105,7 @@ def train_and_report(run: Run, *, resume: bool, as_json: bool = False) -> int:
     describe(run)
     result: dict[str, Any] = {"run": str(run.path)}
     end, began = End(0, "stopped"), -1
-    with interruptible() as stop:
+    with interruptible("stopping after this step; Ctrl-C again stops at once and keeps the last checkpoint") as stop:
         bar: Bar | None = None
         try:
             for event in train(run, resume=resume, stop=stop):

@@ -32,7 +32,9 @@ class View:
         from latchwork.viewer.server import ViewerServer
 
         set_threads(self.threads)
-        with ViewerServer(Viewer(Run.open(self.run_folder)), self.port) as server:
+        run = Run.open(self.run_folder)
+        run.check_data()
+        with ViewerServer(Viewer(run), self.port) as server:
             print(server.url, flush=True)
             say("Ctrl-C ends it")
             if self.browser:

@@ -85,13 +85,8 @@ def read_outcome(run: Run) -> Outcome:
     updates = max((r["step"] for r in records), default=0)
     end = run.ended if isinstance(run.ended, str) else None
     notes = [] if end else [f"training has not ended: {updates:,} updates so far"]
-    evaluation = None
-    try:
-        evaluation = read_evaluation(run)
-    except RunError as error:
-        notes.append(str(error))
-    else:
-        notes += _about_evaluation(run, evaluation)
+    evaluation, about = current_evaluation(run)
+    notes += [about] if about else []
     return Outcome(
         run=run,
         parameters=count_parameters(run),
@@ -180,17 +175,27 @@ def _replay(run: Run, validations: Iterable[Validation]) -> tuple[Validation | N
     return best, perfect
 
 
-def _about_evaluation(run: Run, evaluation: dict[str, Any] | None) -> list[str]:
+def current_evaluation(run: Run) -> tuple[dict[str, Any] | None, str]:
+    """The evaluation of the best model; or None, and why there is none: not done, of an earlier model, damaged."""
+    try:
+        evaluation = read_evaluation(run)
+    except RunError as error:
+        return None, str(error)
+    about = _about_evaluation(run, evaluation)
+    return (None, about) if about else (evaluation, "")
+
+
+def _about_evaluation(run: Run, evaluation: dict[str, Any] | None) -> str:
     if evaluation is None:
-        return ["not evaluated"]
+        return "not evaluated"
     measured = evaluation.get("checkpoint")
     try:
         best = run.best().path.name
     except RunError:
-        return []
+        return ""
     if measured is None or measured == best:
-        return []
-    return [f"evaluated at checkpoint {measured}, and the best one is {best} by now"]
+        return ""
+    return f"evaluated at checkpoint {measured}, and the best one is {best} by now: evaluate it again"
 
 
 def _checked_validation(run: Run, record: dict[str, Any]) -> dict[str, Any]:

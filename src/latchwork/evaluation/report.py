@@ -12,11 +12,11 @@ from typing import Any
 from latchwork.chart import BLUE, GREY, ORANGE, blank, to_svg
 from latchwork.evaluation.groups import task_title
 from latchwork.evaluation.measure import percent
-from latchwork.evaluation.outcome import count_parameters, lengths_shown, read_evaluation
+from latchwork.evaluation.outcome import count_parameters, current_evaluation, lengths_shown
 from latchwork.evaluation.page import figures, page, table
 from latchwork.evaluation.states import run_states
 from latchwork.files import write_text
-from latchwork.training.run import Run, RunError
+from latchwork.training.run import Run
 
 
 def write_report(run: Run) -> Path:
@@ -25,7 +25,7 @@ def write_report(run: Run) -> Path:
     Raises: ImportError with what to install when matplotlib is missing.
     """
     records = list(run.records())
-    evaluation, complaint = _evaluation(run)
+    evaluation, complaint = current_evaluation(run)
     title = f"latchwork: {task_title(run.task)}"
     body = [
         f"<h1>{html.escape(title)}</h1>",
@@ -59,14 +59,6 @@ _STATES = (
     "A row is a state of a unit, a column a step. A dot marks a step at which the unit was set; a colour that does not "
     "change is a state that is kept."
 )
-
-
-def _evaluation(run: Run) -> tuple[dict[str, Any] | None, str]:
-    """The evaluation, or what is wrong with it."""
-    try:
-        return read_evaluation(run), ""
-    except RunError as error:
-        return None, str(error)
 
 
 def _model_line(run: Run) -> str:

@@ -20,6 +20,7 @@ def run_states(run: Run) -> tuple[str, list[str]]:
     Raises: RunError or CheckpointError when there is no whole trained model, ValueError when the data of a text is
     gone, ImportError with what to install when matplotlib is missing.
     """
+    run.check_data()
     model, _ = run.trained()
     tokens = sample(run.task, run.recipe.seed)
     names = run.task.token_names

@@ -66,6 +66,8 @@ def read_sweep(file: Path, out: Path, changes: Settings | None = None) -> Sweep:
             if name in runs:
                 raise SettingsError(f"{file}: two runs would be called {name}")
             runs[name] = run
+    if not runs:
+        raise SettingsError(f"{file}: the list of grids is empty: there is no run")
     return Sweep(tuple(runs.values()), _evaluation(evaluate, str(file)))
 
 

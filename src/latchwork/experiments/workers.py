@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -16,8 +15,9 @@ from latchwork.experiments.sweep import Evaluation, Sweep
 from latchwork.training.run import Run, RunError
 
 _POLL_SECONDS = 0.2
-PARENT = "LATCHWORK_PARENT"
-"""Environment variable with the process that a worker belongs to; it stops when that one is gone."""
+WORKER = "LATCHWORK_WORKER"
+"""Environment variable of a worker: it stops, as after a Ctrl-C, when its standard input ends. That is how a sweep asks
+for it, and what the system does when the sweep is gone."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,6 @@ class _Job:
     """What is left to do, one process after another."""
     process: subprocess.Popen | None = None
     began: float = field(default_factory=time.monotonic)
-    told: bool = False
-    """Whether it has been asked to stop."""
 
 
 def cores() -> int:
@@ -80,6 +78,9 @@ def run_sweep(
         while waiting or working:
             while waiting and len(working) < workers and not stop():
                 job = waiting.pop(0)
+                if job.run.ended == "diverged":
+                    yield Failed(job.run, "its loss is not a number any more; remove its folder to try again")
+                    continue
                 if not job.commands:
                     yield Done(job.run, 0.0)
                     continue
@@ -87,7 +88,7 @@ def run_sweep(
                 working.append(job)
             if stop():
                 waiting.clear()
-                _interrupt(working)
+                _ask_to_stop(working)
             for job in list(working):
                 if (outcome := _advance(job, threads, stop)) is not None:
                     working.remove(job)
@@ -113,9 +114,12 @@ def _commands(run: Run, evaluation: Evaluation | None, threads: int) -> list[lis
 
 
 def _is_measured(run: Run, evaluation: Evaluation) -> bool:
+    """Whether the best model has been measured like this."""
     try:
         found = json.loads((run.path / "evaluation.json").read_text("utf-8"))
-        return "chunks" not in found or all(found[name] == value for name, value in vars(evaluation).items())
+        wanted = vars(evaluation) if "chunks" in found else {"seed": evaluation.seed}
+        is_same = all(found[name] == value for name, value in wanted.items())
+        return is_same and found["checkpoint"] == run.best().path.name
     except (OSError, ValueError, TypeError, KeyError):
         return False
 
@@ -135,15 +139,17 @@ def _advance(job: _Job, threads: int, stop: Callable[[], bool]) -> Done | Failed
         return "stopped"
     if not job.commands:
         return Done(job.run, time.monotonic() - job.began)
-    environment = {**os.environ, PARENT: str(os.getpid()), "OMP_NUM_THREADS": str(threads)}
+    environment = {**os.environ, WORKER: "1", "OMP_NUM_THREADS": str(threads)}
     with _log(job.run).open("ab") as log:
         job.process = subprocess.Popen(
             [sys.executable, "-m", "latchwork", *job.commands.pop(0)],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
             env=environment,
-            start_new_session=True,  # a Ctrl-C comes here first, and is handed on once
+            # a Ctrl-C comes to the sweep first, and is handed on
+            start_new_session=True,
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
     return None
 
@@ -157,9 +163,7 @@ def _last_line(log: Path) -> str:
     return lines[-1].removeprefix("latchwork: error: ") if lines else ""
 
 
-def _interrupt(jobs: Sequence[_Job]) -> None:
-    """Ask the processes of jobs to stop after their step, once each: a second time would make them stop at once."""
+def _ask_to_stop(jobs: Sequence[_Job]) -> None:
     for job in jobs:
-        if job.process is not None and job.process.poll() is None and not job.told:
-            job.process.send_signal(signal.SIGINT)
-            job.told = True
+        if job.process is not None and job.process.stdin is not None:
+            job.process.stdin.close()

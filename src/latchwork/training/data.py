@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,9 +49,15 @@ def updates(
         batch_sampler=_Order(task, recipe, first_step),
         num_workers=recipe.workers,
         collate_fn=_as_it_is,
+        worker_init_fn=_ignore_interrupts,
         generator=torch.Generator(),  # else the loader would draw from the generator that dropout uses
     )
     yield from loader
+
+
+def _ignore_interrupts(worker: int) -> None:
+    """A Ctrl-C on the terminal is for the process that trains; the workers end with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _as_it_is(batch: Any) -> Any:

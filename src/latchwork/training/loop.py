@@ -98,9 +98,13 @@ def _train(run: Run, accelerator: Accelerator, resume: bool, stop: Callable[[], 
     torch.manual_seed(recipe.seed)
     learner = Learner(run.build(), recipe, accelerator)
     progress = Progress()
+    if not resume and checkpoint.all_of(run.checkpoints):
+        raise RunError(f"{run.path} has been trained already; resume it, or train in another folder")
     if resume:
         run.check_data()
         complaints = progress.restore(run, learner)
+        if accelerator.is_main_process:
+            run.write_config()  # the recipe may be another one from here on
         yield Resumed(progress.step, complaints)
     size = task.epoch_size(recipe.train_sequences)
     total = recipe.total_steps(size)
@@ -117,13 +121,19 @@ def _train(run: Run, accelerator: Accelerator, resume: bool, stop: Callable[[], 
         if asked():
             return  # the score is of a part only
         score = _summed(score, accelerator)
+        if not score.scored:
+            raise ValueError("the validation set has no scored step: nothing can be measured")
         if not math.isfinite(score.loss):
-            raise TrainingDivergedError(_diverged(run, progress.step, score.loss))
+            raise diverged(metrics, score.loss)
         is_best = progress.take(score, task)
         metrics.record(progress.step, {"validation": score.to_dict()})
         progress.save(run, learner, is_best)
         epoch = progress.step / recipe.epoch_steps(size)
         yield Validation(progress.step, epoch, score, time.perf_counter() - clock, is_best)
+
+    def diverged(metrics: _Metrics, loss: float) -> TrainingDivergedError:
+        metrics.record(progress.step, {"end": "diverged"})
+        return TrainingDivergedError(_diverged(run, progress.step, loss))
 
     with _Metrics(run, accelerator.is_main_process, progress.step) as metrics:
         if progress.step:
@@ -134,9 +144,9 @@ def _train(run: Run, accelerator: Accelerator, resume: bool, stop: Callable[[], 
             clock = time.perf_counter()
             lr = recipe.learning_rate(progress.step, size)
             loss = learner.update(batches, lr)
-            if not math.isfinite(loss):
-                raise TrainingDivergedError(_diverged(run, progress.step, loss))
             progress.step += 1
+            if not math.isfinite(loss):
+                raise diverged(metrics, loss)
             if progress.step % _RECORD_EVERY == 0 or progress.step == total:
                 metrics.record(progress.step, {"loss": loss, "lr": lr})
             tokens = accelerator.num_processes * sum(t.numel() for t, _ in batches)
@@ -146,9 +156,9 @@ def _train(run: Run, accelerator: Accelerator, resume: bool, stop: Callable[[], 
         reason = progress.ended(recipe, task) or (
             "finished" if progress.step >= total and progress.step == progress.validated else "stopped"
         )
-        if reason == "stopped":
+        if reason == "stopped" and progress.step != progress.saved:
             progress.save(run, learner, is_best=False)
-        else:
+        if reason != "stopped":
             metrics.record(progress.step, {"end": reason})
     yield End(progress.step, reason)
 
@@ -212,7 +222,7 @@ def _agreed(accelerator: Accelerator, stop: Callable[[], bool]) -> Callable[[], 
 def _diverged(run: Run, step: int, loss: float) -> str:
     whole, _, _ = checkpoint.newest(run.checkpoints)
     left = f"the last good checkpoint is {whole.path}" if whole else "there is no checkpoint yet"
-    return f"the loss became {loss} at step {step + 1}; {left}. Try a lower --lr, or --clip 1"
+    return f"the loss became {loss} at step {step}; {left}. Try a lower --lr, or --clip 1"
 
 
 class _Metrics:

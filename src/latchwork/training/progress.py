@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass
 
 from latchwork.evaluation.measure import Score
+from latchwork.files import write_text
 from latchwork.tasks.task import Task
 from latchwork.training import checkpoint
-from latchwork.training.checkpoint import CheckpointError
+from latchwork.training.checkpoint import Checkpoint, CheckpointError
 from latchwork.training.learner import Learner
 from latchwork.training.recipe import Recipe
 from latchwork.training.run import Run
@@ -22,7 +23,9 @@ class Progress:
     validated: int = 0
     best: list[float] | None = None
     best_checkpoint: str | None = None
-    since_best: int = 0
+    lowest: float | None = None
+    since_lowest: int = 0
+    saved: int = 0
     perfect: bool = False
 
     def take(self, score: Score, task: Task) -> bool:
@@ -30,10 +33,12 @@ class Progress:
 
         The best has the most right answers, then the lowest loss; where the task is measured in bits, the loss alone.
         """
-        merit = [-score.loss] if task.measure == "bits per byte" else [score.correct, -score.loss]
+        merit = [-score.loss] if task.measure == "bits per byte" else [score.accuracy, -score.loss]
         is_best = self.best is None or merit > self.best
         self.best = merit if is_best else self.best
-        self.since_best = 0 if is_best else self.since_best + 1
+        is_lower = self.lowest is None or score.loss < self.lowest
+        self.lowest = score.loss if is_lower else self.lowest
+        self.since_lowest = 0 if is_lower else self.since_lowest + 1
         self.perfect = score.correct == score.scored
         self.validated = self.step
         return is_best
@@ -42,7 +47,7 @@ class Progress:
         """Why there is nothing left to do before the last update, if so."""
         if task.measure == "accuracy" and self.perfect and recipe.stop_when_perfect:
             return "perfect"
-        return "patience" if recipe.patience is not None and self.since_best >= recipe.patience else None
+        return "patience" if recipe.patience is not None and self.since_lowest >= recipe.patience else None
 
     def restore(self, run: Run, learner: Learner) -> list[str]:
         """Go back to the newest whole checkpoint, if any; returns what is wrong with newer ones."""
@@ -58,10 +63,13 @@ class Progress:
             setattr(self, name, value)
         found.load_weights(learner.measured)
         learner.restore(found.tensors(), self.step)
-        learner.scaler.load_state_dict(state["scaler"])
+        if learner.scaler.is_enabled():
+            learner.scaler.load_state_dict(state["scaler"])
         if main:
             kept = [record for record in run.records() if record["step"] <= self.step and "end" not in record]
-            run.metrics.write_text("".join(json.dumps(record) + "\n" for record in kept), "utf-8")
+            write_text(run.metrics, "".join(json.dumps(record) + "\n" for record in kept))
+            if self.best_checkpoint is not None:  # it was killed, maybe, before it could say so
+                run.set_best(Checkpoint(run.checkpoints / self.best_checkpoint))
         return complaints
 
     def save(self, run: Run, learner: Learner, is_best: bool) -> None:
@@ -69,6 +77,7 @@ class Progress:
         name = f"step-{self.step:08d}"
         if is_best:
             self.best_checkpoint = name
+        self.saved = self.step
         tensors = learner.tensors()
         if learner.accelerator.is_main_process:
             state = {"progress": vars(self), "scaler": learner.scaler.state_dict()}

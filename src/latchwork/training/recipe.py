@@ -19,9 +19,9 @@ class Recipe:
     validation_sequences: int = 1_000
     """Sequences that are measured after every epoch; for text the whole held-out part instead."""
     epochs: int = 30
-    """Epochs at most."""
+    """Epochs at most, where steps is None."""
     steps: int | None = None
-    """Updates of the weights at most; None: as many as the epochs have."""
+    """Updates of the weights at most, whatever epochs says; None: as many as the epochs have."""
     batch_size: int = 64
     """Sequences in an update, over all processes."""
     micro_batches: int = 1

@@ -105,12 +105,13 @@ class Run:
         """The fingerprint of the data when the run was created; None where there is none."""
         return json.loads((self.path / "config.json").read_text("utf-8")).get("data")
 
-    def changed(self, recipe: Recipe) -> Run:
-        """The same run with another recipe; the samples and their order have to stay.
+    def changed(self, fields: dict[str, Any]) -> Run:
+        """The same run with other values in these fields of its recipe.
 
-        Raises: ValueError for a change of the seed or of what an update consists of.
+        Raises: ValueError for values that a recipe cannot have, and for fields that what a run remembers depends on.
         """
-        for name in ("seed", "train_sequences", "batch_size"):
+        recipe = _with(self.recipe, fields)
+        for name in ("seed", "train_sequences", "batch_size", "optimizer", "ema", "precision"):
             if getattr(recipe, name) != getattr(self.recipe, name):
                 raise ValueError(f"{name} of a run that has begun cannot be changed; start another run")
         return dataclasses.replace(self, recipe=recipe)

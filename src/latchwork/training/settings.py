@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -25,7 +26,8 @@ class SettingsError(ValueError):
 def read_table(path: Path) -> dict[str, Any]:
     """The content of a TOML, YAML or JSON file, whose top level has to be a table.
 
-    The text "None" in TOML stands for None.
+    The text "None" stands for None, which TOML cannot say otherwise, and a text like 1e-3, as YAML takes it for, is a
+    number.
 
     Raises: SettingsError naming the file, and the line where its syntax is wrong.
     """
@@ -45,7 +47,7 @@ def read_table(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise SettingsError(f"{path} should hold sections {', '.join(SECTIONS)}, not a {type(content).__name__}")
-    return content
+    return _meant(content)
 
 
 def read_settings(path: Path) -> Settings:
@@ -150,14 +152,17 @@ def _toml(text: str) -> Any:
         import tomllib
     else:
         import tomli as tomllib
-    return _without_none(tomllib.loads(text))
+    return tomllib.loads(text)
 
 
-def _without_none(value: Any) -> Any:
+def _meant(value: Any) -> Any:
+    """The values that texts stand for."""
     if isinstance(value, dict):
-        return {key: _without_none(below) for key, below in value.items()}
+        return {key: _meant(below) for key, below in value.items()}
     if isinstance(value, list):
-        return [_without_none(below) for below in value]
+        return [_meant(below) for below in value]
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+", value):
+        return float(value)
     return None if value == "None" else value
 
 

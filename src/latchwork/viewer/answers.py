@@ -152,6 +152,8 @@ class Viewer:
             tokens = self.task.batch("validation", self.run.recipe.seed, [sample]).tokens[:, :length].copy()
         except OSError as error:
             raise ValueError(f"the data cannot be read: {error}") from None
+        except IndexError:
+            raise ValueError(f"there is no validation sample {sample}") from None
         if isinstance(self.task, RegularTask):
             self.task.finish(tokens, np.array([tokens.shape[1]]))
         row = tokens[0].tolist()
