@@ -66,8 +66,8 @@ def _check_ours(file: Path) -> None:
     """Refuse to replace a JSON file that is something else than figures of a comparison."""
     try:
         content = json.loads(file.read_text("utf-8"))
-    except FileNotFoundError:
-        return
+    except OSError:
+        return  # there is none, or writing will say why it cannot be
     except ValueError:
         content = None
     if not (isinstance(content, dict) and "groups" in content) and file.stat().st_size:
