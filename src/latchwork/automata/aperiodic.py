@@ -31,12 +31,12 @@ def group_witness(transitions: ArrayLike, limit: int = MAX_IMAGES) -> Witness | 
 
     The language of a minimal complete automaton is star-free exactly where this is None (Schützenberger).
 
-    Exact, without listing the semigroup. Let β_P be the bijections from the representative R of a class of images.
-    (1) Some edge P → N = P·a inside a class has a·β_P ≠ β_N. With u, v the words of β_P, β_N and z a word from N back to
-    R, both u·a·z and v·z permute R, and differently: one of them is not the identity of R and moves states in a circle.
-    (2) No edge has. Then a word that returns to P from P is the identity on P, by going along it edge by edge. If a
-    word w moved q0 → q1 → … → q0, the images Q·w^k, which fall with k, would stop at some P = P·w that holds all q_i:
-    w would permute P and not be the identity on it.
+    Exact, without listing the semigroup. Let β_P be the bijection from the representative R of a class of images to P.
+    (1) Some edge P → N = P·a inside a class has a·β_P ≠ β_N. With u, v the words of β_P, β_N and z a word from N back
+    to R, both u·a·z and v·z permute R, and differently: one of them is not the identity on R and moves states in a
+    circle. (2) No edge has. Then a word that returns to P from P is the identity on P, by going along it edge by edge.
+    If a word w moved q0 → q1 → … → q0, the images Q·w^k, which fall with k, would stop at some P = P·w that holds all
+    q_i: w would permute P and not be the identity on it.
 
     Arguments:
         transitions: [S, A] the state after reading letter a in state q.

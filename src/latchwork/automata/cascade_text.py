@@ -22,6 +22,15 @@ def table(cascade: Decomposition, letters: Sequence[str], limit: int = MAX_ATOMS
     names = _names(letters, cascade.n_letters)
     conditions = Conditions(cascade)
     formulas = conditions.formulas
+
+    def letter(chosen: list[int], no: bool) -> str:
+        return ("any letter but " if no else "") + " or ".join(names[item] for item in chosen)
+
+    def value(level: int, values: list[int], no: bool) -> str:
+        if no and cascade.levels[level].values == 2:
+            return f"level {level} is 0"
+        return f"level {level} is {'not ' if no else ''}{' or '.join(map(str, values))}"
+
     lines = [cascade.summary(), "Conditions speak of the letter read and of the values before it; all start at 0."]
     for level, what in enumerate(cascade.levels):
         kind = "keeps and resets" if what.kind == "reset" else f"permutes too, degree {what.degree}"
@@ -32,12 +41,7 @@ def table(cascade: Decomposition, letters: Sequence[str], limit: int = MAX_ATOMS
             elif formula == formulas.true:
                 when = "always"
             else:
-                when = formulas.write(
-                    formula,
-                    lambda chosen: [names[letter] for letter in chosen],
-                    lambda level, values: [f"level {level} is {' or '.join(map(str, values))}"],
-                    ("not ", " and ", " or "),
-                )
+                when = formulas.write(formula, letter, value, (" and ", " or "))
             lines.append(f"  {_in_words(action)}: {when}")
     return "\n".join(lines) + "\n"
 
@@ -76,10 +80,14 @@ def past_ltl(
         mark = "Y " if before else ""
         return formulas.write(
             formula,
-            lambda chosen: [names[letter] for letter in chosen],
-            lambda level, values: [mark + name(level, value) for value in values],
-            ("!", " & ", " | "),
+            lambda chosen, no: one_of([names[letter] for letter in chosen], no),
+            lambda level, values, no: one_of([mark + name(level, value) for value in values], no),
+            (" & ", " | "),
         )
+
+    def one_of(texts: list[str], no: bool) -> str:
+        joined = " | ".join(texts)
+        return joined if not no else f"!{joined}" if len(texts) == 1 else f"!({joined})"
 
     lines = [f"# {cascade.summary()}"]
     for level, actions in enumerate(levels):

@@ -7,6 +7,7 @@ number, so letters that act alike are found by comparing numbers. Only values th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from latchwork.automata.formulas import Formulas
@@ -50,7 +51,7 @@ class Conditions:
             range(walk.top, 0, -1),
             0,
             below,
-            lambda block: self._leaf(cascade.name_of(cascade.state_of(block)) in states),
+            lambda block: self._numbered(cascade.state_of(block) in states),
         )
         return self._formula(diagram, True)
 
@@ -71,7 +72,7 @@ class Conditions:
             inner = {self._label(depth, pair[0], tile)[: level - first] for tile in walk.choices(pair[0], depth)}
             return self._cases(
                 first,
-                {values: self._leaf(cascade.action_between(depth, column, *pair, values)) for values in inner},
+                {values: self._numbered(cascade.action_between(depth, column, *pair, values)) for values in inner},
             )
 
         return self._built(range(walk.top, depth, -1), (0, 0), below, leaf)
@@ -117,9 +118,6 @@ class Conditions:
             return next(iter(children.values()))
         return self._numbered((level, tuple(sorted(children.items()))))
 
-    def _leaf(self, leaf: Leaf) -> int:
-        return self._numbered(leaf)
-
     def _numbered(self, diagram: Leaf | tuple[int, tuple[tuple[int, int], ...]]) -> int:
         if diagram not in self._numbers:
             self._numbers[diagram] = len(self._diagrams)
@@ -129,10 +127,13 @@ class Conditions:
     def _below(self, diagram: int) -> list[int]:
         """The diagram's parts and itself, parts first."""
         found = {diagram}
-        for number in range(diagram, -1, -1):
-            node = self._diagrams[number]
-            if number in found and isinstance(node, tuple):
-                found.update(child for _, child in node[1])
+        work = [diagram]
+        while work:
+            node = self._diagrams[work.pop()]
+            if isinstance(node, tuple):
+                fresh = {child for _, child in node[1]} - found
+                found |= fresh
+                work.extend(fresh)
         return sorted(found)
 
     def _formula(self, diagram: int, leaf: Leaf) -> int:
@@ -149,10 +150,7 @@ class Conditions:
             for value, child in children:
                 groups.setdefault(made[child], []).append(value)
             possible = [value for value, _ in children]
-            made[number] = formulas.disjunction(
-                formulas.conjunction([formulas.values(level, values, possible), rest])
-                for rest, values in groups.items()
-            )
+            made[number] = formulas.either(groups, partial(formulas.values, level, possible))
         return made[diagram]
 
     def _for_letters(self, action: Action, diagrams: Sequence[int]) -> int:
@@ -161,9 +159,7 @@ class Conditions:
         made = {diagram: self._formula(diagram, action) for diagram in set(diagrams)}
         for letter, column in enumerate(self._cascade.walk.images.column):
             groups.setdefault(made[diagrams[column]], []).append(letter)
-        return self.formulas.disjunction(
-            self.formulas.conjunction([self.formulas.letters(letters), rest]) for rest, letters in groups.items()
-        )
+        return self.formulas.either(groups, self.formulas.letters)
 
 
 def _order(action: Action) -> tuple[bool, int, tuple[int, ...]]:

@@ -11,8 +11,9 @@ Node = tuple[str | int, ...]
 class Formulas:
     """Formulas by number; a formula is made after its parts, so its number is larger than theirs.
 
-    A node is ("letters", a, …): one of these is read; ("values", level, v, …): the level has one of these;
-    ("not", f); ("and", f, g, …) or ("or", f, g, …). `size` counts letters and values in the written formula.
+    A node is ("letters", no, a, …): one of these is read; ("values", no, level, v, …): the level has one of these;
+    both the other way round where `no` is 1; ("and", f, g, …) or ("or", f, g, …). `size` counts the letters and
+    values in the written formula.
     """
 
     def __init__(self, n_letters: int) -> None:
@@ -24,15 +25,15 @@ class Formulas:
         self.true = self._number(("and",), 1)
 
     def letters(self, letters: Collection[int]) -> int:
-        """One of these letters is read; written as "none of the others" where that is shorter."""
+        """One of these letters is read; "none of the others" where that is shorter."""
         rest = [letter for letter in range(self._n_letters) if letter not in letters]
         if not rest:
             return self.true
-        if len(rest) < len(letters):
-            return self._negation(self._number(("letters", *rest), len(rest)))
-        return self._number(("letters", *sorted(letters)), len(letters))
+        no = len(rest) < len(letters)
+        chosen = rest if no else sorted(letters)
+        return self._number(("letters", int(no), *chosen), len(chosen))
 
-    def values(self, level: int, values: Collection[int], possible: Collection[int]) -> int:
+    def values(self, level: int, possible: Collection[int], values: Collection[int]) -> int:
         """The level has one of these values, where only the possible ones occur.
 
         Value 0 is never written: it is what a level has that has no other value.
@@ -40,9 +41,22 @@ class Formulas:
         others = sorted(value for value in possible if value not in values)
         if not others:
             return self.true
-        if 0 in values:
-            return self._negation(self._number(("values", level, *others), len(others)))
-        return self._number(("values", level, *sorted(values)), len(values))
+        no = 0 in values
+        chosen = others if no else sorted(values)
+        return self._number(("values", int(no), level, *chosen), len(chosen))
+
+    def either(self, groups: dict[int, list[int]], guard: Callable[[list[int]], int]) -> int:
+        """The disjunction of guard(g) & f over {f: g}, where one guard holds at a time.
+
+        Where f is true its guard alone is a part; the others may then be as wide as to hold there too.
+        """
+        free = groups.get(self.true, [])
+        parts = [guard(free)] if free else []
+        for formula, chosen in groups.items():
+            if formula not in (self.true, self.false):
+                narrow, wide = guard(chosen), guard(chosen + free)
+                parts.append(self.conjunction([min(narrow, wide, key=self._cost), formula]))
+        return self.disjunction(parts)
 
     def conjunction(self, parts: Iterable[int]) -> int:
         return self._join("and", parts, self.true, self.false)
@@ -53,44 +67,49 @@ class Formulas:
     def write(
         self,
         formula: int,
-        letters: Callable[[list[int]], list[str]],
-        values: Callable[[int, list[int]], list[str]],
-        words: tuple[str, str, str],
+        letters: Callable[[list[int], bool], str],
+        values: Callable[[int, list[int], bool], str],
+        joints: tuple[str, str],
     ) -> str:
         """A formula as text.
 
         Arguments:
-            letters, values: the alternatives that "one of these letters" and "the level has one of these" are.
-            words: what stands for not, and, or.
+            letters, values: text for "one of these letters" and "the level has one of these"; the other way round where
+                the last argument is true. Text with the joint for "or" in it gets brackets where it needs them.
+            joints: what stands for and, or.
         """
-        negation, conjunction, disjunction = words
-        written: dict[int, tuple[str, bool]] = {self.false: ("false", True), self.true: ("true", True)}
+        conjunction, disjunction = joints
+        written: dict[int, tuple[str, str]] = {self.false: ("false", ""), self.true: ("true", "")}
         for number in self._below(formula):
             kind, *rest = self.nodes[number]
             parts = [int(part) for part in rest]
-            if kind == "letters":
-                alternatives = letters(parts)
-                written[number] = (disjunction.join(alternatives), len(alternatives) == 1)
-            elif kind == "values":
-                alternatives = values(parts[0], parts[1:])
-                written[number] = (disjunction.join(alternatives), len(alternatives) == 1)
-            elif kind == "not":
-                written[number] = (negation + _enclosed(*written[parts[0]]), True)
-            else:
+            if kind in ("and", "or"):
                 joint = conjunction if kind == "and" else disjunction
-                written[number] = (joint.join(_enclosed(*written[part]) for part in parts), False)
+                inner = [written[part] for part in parts]
+                texts = [text if top in ("", joint) else f"({text})" for text, top in inner]
+                written[number] = (joint.join(texts), joint)
+                continue
+            if kind == "letters":
+                text = letters(parts[1:], bool(parts[0]))
+            else:
+                text = values(parts[1], parts[2:], bool(parts[0]))
+            written[number] = (text, disjunction if len(parts) > 2 + (kind == "values") and not parts[0] else "")
         return written[formula][0]
 
     def _below(self, formula: int) -> list[int]:
         """The formula's parts that are no constants, parts first."""
         found = {formula}
-        for number in range(formula, -1, -1):
-            if number in found and self.nodes[number][0] in ("not", "and", "or"):
-                found.update(int(part) for part in self.nodes[number][1:])
+        work = [formula]
+        while work:
+            kind, *parts = self.nodes[work.pop()]
+            if kind in ("and", "or"):
+                fresh = {int(part) for part in parts} - found
+                found |= fresh
+                work.extend(fresh)
         return sorted(found - {self.false, self.true})
 
-    def _negation(self, formula: int) -> int:
-        return self._number(("not", formula), self.size[formula])
+    def _cost(self, formula: int) -> int:
+        return 0 if formula == self.true else self.size[formula]
 
     def _join(self, kind: Literal["and", "or"], parts: Iterable[int], neutral: int, final: int) -> int:
         kept = [part for part in dict.fromkeys(parts) if part != neutral]
@@ -106,7 +125,3 @@ class Formulas:
             self.nodes.append(node)
             self.size.append(size)
         return self._numbers[node]
-
-
-def _enclosed(text: str, simple: bool) -> str:
-    return text if simple else f"({text})"

@@ -12,9 +12,9 @@ with P·a ⊆ N for the old block P and the new block N, both of depth d at most
 P and N depend only on the letter and on the levels above before the step, and P·a ⊆ N holds again one depth down: a
 tile of P goes into the tile chosen for N. At the end both are single states, and the new one is where the letter leads.
 
-Sources: Eilenberg, Automata, Languages, and Machines, vol. B, ch. II; Egri-Nagy and Nehaniv, arXiv 1508.06345; Maler, On
-the Krohn-Rhodes cascaded decomposition theorem; Knorozova and Ronca, AAAI 2024. Where a group permutes tiles, the level
-is split further: first the orbit, which permutations leave alone, then nested blocks of imprimitivity.
+Sources: Eilenberg, Automata, Languages, and Machines, vol. B, ch. II; Egri-Nagy and Nehaniv, arXiv 1508.06345; Maler,
+On the Krohn-Rhodes cascaded decomposition theorem; Knorozova and Ronca, AAAI 2024. Where a group permutes tiles, the
+level is split further: first the orbit, which permutations leave alone, then nested blocks of imprimitivity.
 """
 
 from __future__ import annotations
@@ -95,15 +95,11 @@ class Decomposition:
             tile = self._tile(block, depth, values[part])
             if tile is not None:
                 block = self.walk.images.tiles(block)[tile]
-        return self._names[self.state_of(block)]
+        return self.state_of(block)
 
     def state_of(self, block: int) -> int:
-        """The state in a block of one state, as the cascade numbers them."""
-        return self.walk.images.blocks[block].bit_length() - 1
-
-    def name_of(self, state: int) -> int:
-        """The number in the given table of a state that the cascade numbers."""
-        return self._names[state]
+        """The state in a block of the walk that holds only one."""
+        return self._names[self.walk.images.blocks[block].bit_length() - 1]
 
     def step(self, coordinates: Sequence[int], letter: int) -> Coordinates:
         """The coordinates after a letter, every level by its `action`."""

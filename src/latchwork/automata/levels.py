@@ -142,7 +142,7 @@ class Tiling:
     def _level(
         self, families: list[int], generators: dict[int, list[Permutation]], stage: int, values: int, depth: int
     ) -> Level:
-        found = set()
+        found: set[Action] = set()
         for root in families:
             for inner in {label[:stage] for label in self.labels[root].values()}:
                 found.update(self.permuted(root, generator, inner, values) for generator in generators[root])

@@ -6,6 +6,7 @@ the point. Every part but the first is permuted by a primitive group, which is a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 Permutation = tuple[int, ...]
@@ -87,7 +88,7 @@ def nested_labels(n: int, generators: Sequence[Permutation]) -> list[list[tuple[
         position = {point: index for index, point in enumerate(orbit)}
         local = [tuple(position[generator[point]] for point in orbit) for generator in generators]
         partitions = chain(len(orbit), local)
-        columns = [_labels(whole, parts, local) for whole, parts in zip(partitions, partitions[1:], strict=False)]
+        columns = [_labels(whole, parts, local) for whole, parts in itertools.pairwise(partitions)]
         found.append([tuple(column[index] for column in columns) for index in range(len(orbit))])
     return found
 
