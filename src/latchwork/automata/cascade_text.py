@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from latchwork.automata.conditions import Conditions
-from latchwork.automata.levels import Action
+from latchwork.automata.levels import KEEP, Action
 
 if TYPE_CHECKING:
     from latchwork.automata.holonomy import Decomposition
@@ -51,25 +51,25 @@ def past_ltl(
 ) -> str:
     """Formulas for every value of every level, and for acceptance; see `Decomposition.past_ltl`.
 
-    A line `name = formula` a value but 0, and comments from `#`. Formulas are made of letters (true where it is read),
-    `true`, `false`, `!f`, `f & g`, `f | g`, `Y x` (x held before this letter; false at the first) and `(f) S (g)` (g
-    held once and f has ever since); `&` and `|` are not mixed without brackets. x3 is level 3 of two values, x3_1 and
-    x3_2 values of a level of more; a level has value 0 where none of its names holds, as before the first letter.
+    A line `name = formula` for every value but 0, and comments from `#` on. Formulas are made of letters (true where
+    they are read), `true`, `false`, `!f`, `f & g`, `f | g`, `Y x` (x held before this letter; false at the first) and
+    `(f) S (g)` (g held once and f has ever since); `&` and `|` do not mix without brackets. Names after `Y` are values
+    before the letter; those in `accept` are values after it. x3 is level 3 of two values; x3_1, x3_2 are values of a
+    level of more. A level has value 0 where none of its names holds, as before the first letter.
     """
     if not cascade.is_aperiodic:
         raise ValueError(f"no formula over the past has groups in it: {cascade.summary()}")
     names = _names(letters, cascade.n_letters)
     conditions = Conditions(cascade)
     formulas = conditions.formulas
-    levels = [conditions.actions(level) for level in range(cascade.n_levels)]
+    lasting: list[tuple[int, int, int, int]] = []  # level, value, when it is kept, when it is set
+    for level, what in enumerate(cascade.levels):
+        actions = conditions.actions(level)
+        kept = actions.get(KEEP, formulas.false)
+        lasting.extend((level, v, kept, actions.get(Action(reset=v), formulas.false)) for v in range(1, what.values))
     accept = None if accepting is None else conditions.standing(accepting)
-    size = 0 if accept is None else formulas.size[accept]
-    for level, actions in enumerate(levels):
-        keep = formulas.size[actions.get(Action(), formulas.false)]
-        size += sum(
-            keep + formulas.size[actions.get(Action(reset=value), formulas.false)]
-            for value in range(1, cascade.levels[level].values)
-        )
+    size = sum(formulas.size[part] for *_, kept, reset in lasting for part in {kept, reset} - {formulas.false})
+    size += 0 if accept is None else formulas.size[accept]
     if size > limit:
         return f"# {cascade.summary()}; formulas of {size} letters and values, more than {limit}\n"
 
@@ -90,11 +90,11 @@ def past_ltl(
         return joined if not no else f"!{joined}" if len(texts) == 1 else f"!({joined})"
 
     lines = [f"# {cascade.summary()}"]
-    for level, actions in enumerate(levels):
-        for value in range(1, cascade.levels[level].values):
-            kept = written(actions.get(Action(), formulas.false), True)
-            reset = written(actions.get(Action(reset=value), formulas.false), True)
-            lines.append(f"{name(level, value)} = ({kept}) S ({reset})")
+    for level, number, kept, reset in lasting:
+        text = written(reset, True)
+        if kept != formulas.false:
+            text = f"({written(kept, True)}) S ({text})"
+        lines.append(f"{name(level, number)} = {text}")
     if accepting is not None and accept is not None:
         empty = cascade.decode(cascade.start) in accepting
         lines.append(f"# the empty word is {'accepted' if empty else 'rejected'}")
