@@ -20,6 +20,7 @@ level is split further: first the orbit, which permutations leave alone, then ne
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -55,6 +56,7 @@ class Decomposition:
         self.start: Coordinates = (0,) * len(self.levels)
         self.degree = max((level.degree for level in self.levels), default=1)
         self._pairs: dict[tuple[int, int, Coordinates], tuple[int, int]] = {}
+        self._steps: dict[tuple[Coordinates, int], Coordinates] = {}
         self._codes = {self._names[state]: self._code(chain) for state, chain in self.walk.chains().items()}
         self._codes[start] = self.start
 
@@ -102,20 +104,22 @@ class Decomposition:
         return self._names[self.walk.images.blocks[block].bit_length() - 1]
 
     def step(self, coordinates: Sequence[int], letter: int) -> Coordinates:
-        """The coordinates after a letter, every level by its `action`."""
+        """The coordinates after a letter: every level does its `action`."""
         values = _of_length(coordinates, self.n_levels)
-        return tuple(self.action(level, letter, values[:level])(values[level]) for level in range(self.n_levels))
+        key = values, self._column(letter)
+        if key not in self._steps:
+            _make_room(self._steps)
+            self._steps[key] = self._stepped(*key)
+        return self._steps[key]
 
     def action(self, level: int, letter: int, upper: Sequence[int]) -> Action:
         """What a level does on a letter, given the values of the levels above it before the letter."""
         if not 0 <= level < self.n_levels:
             raise ValueError(f"level must be in 0 … {self.n_levels - 1}, got {level}")
-        if not 0 <= letter < self.n_letters:
-            raise ValueError(f"letter must be in 0 … {self.n_letters - 1}, got {letter}")
         values = _of_length(upper, level)
         depth = self.levels[level].depth
         first = self.tiling.at[depth].start
-        column = self.walk.images.column[letter]
+        column = self._column(letter)
         old, new = self._pair(depth, column, values[:first])
         return self.action_between(depth, column, old, new, values[first:])
 
@@ -154,6 +158,21 @@ class Decomposition:
         """
         return cascade_text.past_ltl(self, letters, accepting, limit)
 
+    def _stepped(self, values: Coordinates, column: int) -> Coordinates:
+        old, new = 0, 0
+        after: list[int] = []
+        for depth, part in self.tiling.at.items():
+            inner = values[part]
+            for stage, value in enumerate(inner):
+                after.append(self.action_between(depth, column, old, new, inner[:stage])(value))
+            old, new = self.walk.follow(depth, column, old, new, self._tile(old, depth, inner))
+        return tuple(after)
+
+    def _column(self, letter: int) -> int:
+        if not 0 <= letter < self.n_letters:
+            raise ValueError(f"letter must be in 0 … {self.n_letters - 1}, got {letter}")
+        return self.walk.images.column[letter]
+
     def _tile(self, block: int, depth: int, values: Coordinates) -> int | None:
         """The tile of a block that values choose; None where it is of another depth."""
         if self.walk.depth[block] != depth:
@@ -171,8 +190,7 @@ class Decomposition:
             tile = self._tile(old, above, upper[self.tiling.at[above]])
             old, new = self.walk.follow(above, column, old, new, tile)
             above -= 1
-            if len(self._pairs) >= MAX_CACHE:
-                self._pairs.clear()
+            _make_room(self._pairs)
             self._pairs[above, column, upper[: self.tiling.at[above].start]] = old, new
         return old, new
 
@@ -209,6 +227,11 @@ def _reachable(table: list[list[int]], start: int) -> list[int]:
                 seen.add(target)
                 states.append(target)
     return states
+
+
+def _make_room(cache: dict[Any, Any]) -> None:
+    if len(cache) >= MAX_CACHE:
+        cache.clear()
 
 
 def _of_length(values: Sequence[int], length: int) -> Coordinates:
