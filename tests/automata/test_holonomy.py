@@ -327,3 +327,12 @@ def test_formulas_of_mlregtest(shared_data):
     for name in ("04.04.LT.2.1.0", "04.04.SF.0.0.0", "04.03.TSL.2.1.1", "04.04.PT.2.1.0", "04.04.PLT.4.2.1"):
         transitions, accepting, letters = mlregtest.read(shared_data / "mlregtest" / f"{name}.att")
         check_formulas(transitions, accepting, letters)
+
+
+def test_long_cascades_are_summed_up():
+    chain = decompose(of_letters(np.minimum(np.arange(80) + 1, 79), range(80)))
+    assert (
+        chain.table("ab")
+        == chain.past_ltl("ab")
+        == f"# {chain.summary()}; more than 64 levels, which are not written out\n"
+    )

@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from latchwork.automata.holonomy import Decomposition
 
 MAX_ATOMS = 5_000
+MAX_LEVELS = 64  # finding conditions takes time with the cube of the levels
 _WORDS = re.compile(r"true|false|accept|[YS]|x\d+(_\d+)?")
 
 
 def table(cascade: Decomposition, letters: Sequence[str], limit: int = MAX_ATOMS) -> str:
     """Every level with its values and when it is set, kept and permuted; see `Decomposition.table`."""
     names = _names(letters, cascade.n_letters)
+    if cascade.n_levels > MAX_LEVELS:
+        return f"# {cascade.summary()}; more than {MAX_LEVELS} levels, which are not written out\n"
     conditions = Conditions(cascade)
     formulas = conditions.formulas
 
@@ -60,6 +63,8 @@ def past_ltl(
     if not cascade.is_aperiodic:
         raise ValueError(f"no formula over the past has groups in it: {cascade.summary()}")
     names = _names(letters, cascade.n_letters)
+    if cascade.n_levels > MAX_LEVELS:
+        return f"# {cascade.summary()}; more than {MAX_LEVELS} levels, which are not written out\n"
     conditions = Conditions(cascade)
     formulas = conditions.formulas
     lasting: list[tuple[int, int, int, int]] = []  # level, value, when it is kept, when it is set

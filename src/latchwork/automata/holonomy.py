@@ -142,7 +142,8 @@ class Decomposition:
 
         Arguments:
             letters: a name for every letter.
-            limit: the most letters and values in one condition; longer conditions are only measured.
+            limit: the most letters and values in one condition; longer conditions are only measured. Cascades of more
+                than 64 levels are only summed up.
         """
         return cascade_text.table(self, letters, limit)
 
@@ -154,7 +155,8 @@ class Decomposition:
         Arguments:
             letters: a name for every letter.
             accepting: states; adds `accept`, true after the words that lead to one of them.
-            limit: the most letters and values in all formulas; longer texts are only measured.
+            limit: the most letters and values in all formulas; longer texts are only measured. Cascades of more than
+                64 levels are only summed up.
         """
         return cascade_text.past_ltl(self, letters, accepting, limit)
 
