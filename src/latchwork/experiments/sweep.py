@@ -42,9 +42,10 @@ class Sweep:
 def read_sweep(file: Path, out: Path, changes: Settings | None = None) -> Sweep:
     """The sweep that a TOML, YAML or JSON file declares, with its runs below the folder `out`.
 
-    The sections task, model and recipe hold what all runs share. The section grid has lists of values for some keys,
-    as in ``recipe.seed = [0, 1, 2]``, and every combination is a run; several grids ([[grid]] in TOML) are joined. The
-    section evaluate, which may be empty, has the fields of `Evaluation`. `changes` win over what all runs share.
+    The sections task, model and recipe hold what all runs share. The section grid has lists of values for some keys, as
+    in ``recipe.seed = [0, 1, 2]``, and every combination is a run, called after its values. Several grids ([[grid]] in
+    TOML) are joined, and a value that is no list holds for all runs of its grid. The section evaluate, which may be
+    empty, has the fields of `Evaluation`. `changes` win over what all runs share.
 
     Raises: SettingsError or ValueError naming the file, and the run whose settings do not fit together.
     """
@@ -55,8 +56,10 @@ def read_sweep(file: Path, out: Path, changes: Settings | None = None) -> Sweep:
     grids = grids if isinstance(grids, list) else [grids]
     runs: dict[str, Run] = {}
     for grid in grids:
-        for point in _points(_axes(grid, str(file)), str(file)):
-            name = "_".join(_part(key, value) for key, value in point.items()) or "run"
+        axes = _axes(grid, str(file))
+        named = {key for key, values in axes.items() if isinstance(values, list)}
+        for point in _points(axes, str(file)):
+            name = "_".join(_part(key, point[key]) for key in point if key in named) or "run"
             settings = merged(shared, _nested(point))
             check_settings(settings, f"{file}, {name}")
             try:
@@ -71,27 +74,27 @@ def read_sweep(file: Path, out: Path, changes: Settings | None = None) -> Sweep:
     return Sweep(tuple(runs.values()), _evaluation(evaluate, str(file)))
 
 
-def _axes(grid: Any, where: str, section: str = "") -> dict[str, list[Any]]:
-    """Lists of values by dotted key; tables in tables are the same as dots."""
+def _axes(grid: Any, where: str, section: str = "") -> dict[str, Any]:
+    """Lists of values, or single ones, by dotted key; tables in tables are the same as dots."""
     if not isinstance(grid, dict):
         raise SettingsError(f"{where}: grid should be a table of keys and lists of values, got {grid!r}")
-    axes: dict[str, list[Any]] = {}
+    axes: dict[str, Any] = {}
     for name, value in grid.items():
         key = section + name
         if isinstance(value, dict):
             axes |= _axes(value, where, f"{key}.")
-        elif isinstance(value, list) and value:
-            axes[key] = value
+        elif value == []:
+            raise SettingsError(f"{where}: the list of grid key {key} is empty")
         else:
-            raise SettingsError(f"{where}: grid key {key} needs a list of values, got {value!r}")
+            axes[key] = value
     return axes
 
 
-def _points(axes: dict[str, list[Any]], where: str) -> Iterator[dict[str, Any]]:
+def _points(axes: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
     for key in axes:
         if "." not in key:
             raise SettingsError(f"{where}: grid key {key} has no section, which is one of {', '.join(SECTIONS)}")
-    for values in itertools.product(*axes.values()):
+    for values in itertools.product(*(v if isinstance(v, list) else [v] for v in axes.values())):
         yield dict(zip(axes, values, strict=True))
 
 
