@@ -40,7 +40,7 @@ class Layout:
 def arrange(states: list[int], start: int, labels: dict[tuple[int, int], str]) -> Layout:
     """Place states in columns by their distance from the start, and bend edges around states, edges and labels.
 
-    Edges are drawn one after another, short ones first and loops last, each on the best of a few paths: a picture of a few states
+    Edges are drawn one after another, short ones first and loops last, each on the best of a few paths: a small picture
     looks drawn by hand, and the same graph gives the same picture.
     """
     places = _places(states, start, labels)
