@@ -29,7 +29,10 @@ SEEDS = range(40)
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_boolean_operations_are_those_of_sets_of_words(seed):
-    left, right = random_dfa(seed, 1 + seed % 5, "ab"), random_dfa(seed + 1000, 1 + seed % 6, "cb" if seed % 2 else "ba")
+    left, right = (
+        random_dfa(seed, 1 + seed % 5, "ab"),
+        random_dfa(seed + 1000, 1 + seed % 6, "cb" if seed % 2 else "ba"),
+    )
     both = sorted(set("ab") | set(right.alphabet))
     a, b = language(left, 5), language(right, 5)  # over its own letters: a word with another one is rejected
     assert language(union(left, right), 5) == a | b

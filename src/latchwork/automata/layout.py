@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Point = tuple[float, float]
+Box = tuple[float, float, float, float]
 Points = NDArray[np.float64]
 RADIUS = 18
 _DOWN = 84.0
@@ -34,7 +35,7 @@ class Layout:
 
     places: dict[int, Point]
     edges: list[Edge]
-    box: tuple[float, float, float, float]
+    box: Box
 
 
 def arrange(states: list[int], start: int, labels: dict[tuple[int, int], str]) -> Layout:
@@ -44,18 +45,16 @@ def arrange(states: list[int], start: int, labels: dict[tuple[int, int], str]) -
     looks drawn by hand, and the same graph gives the same picture.
     """
     places = _places(states, start, labels)
-    edges: list[Edge] = []
+    drawn = _Drawn(places, start)
     by_length = {pair: math.dist(places[pair[0]], places[pair[1]]) or math.inf for pair in labels}  # loops come last
     for pair in sorted(labels, key=lambda pair: (by_length[pair], pair)):
         source, target = pair
         if source == target:
             candidates = [_loop(places[source], angle, labels[pair]) for angle in _AROUND]
         else:
-            both = (target, source) in labels
-            candidates = _arcs(places[source], places[target], labels[pair], both)
-        costs = [_cost(edge, rank, pair, places, edges, start) for rank, edge in enumerate(candidates)]
-        edges.append(candidates[int(np.argmin(costs))])
-    return Layout(places, edges, _box(places, edges))
+            candidates = _arcs(places[source], places[target], labels[pair], both=(target, source) in labels)
+        drawn.add(drawn.best(candidates, pair))
+    return Layout(places, drawn.edges, _box(places, drawn.edges))
 
 
 def _places(states: list[int], start: int, labels: dict[tuple[int, int], str]) -> dict[int, Point]:
@@ -135,48 +134,66 @@ def _quadratic(a: Point, b: Point, c: Point) -> Points:
     return result
 
 
-def _cost(
-    edge: Edge, rank: int, pair: tuple[int, int], places: dict[int, Point], edges: list[Edge], start: int
-) -> float:
-    """How bad a path is: over states, over labels, along other edges, or only less simple."""
-    others = np.array([place for q, place in places.items() if q not in pair]).reshape(-1, 2)
-    arrow = np.array([[places[start][0] - RADIUS - 15, places[start][1]]])
-    cost = 0.02 * rank
-    cost += 12.0 * (_near(edge.points, others) < RADIUS + 7).sum()
-    cost += 6.0 * (_near(edge.points, arrow) < 16).sum()
-    box = _label_box(edge)
-    cost += 10.0 * _hits(box, np.array([*places.values()]), RADIUS) + 10.0 * _hits(box, arrow, 14)
-    for drawn in edges:
-        cost += 3.0 * _hits(box, drawn.points, 3) + 3.0 * _hits(_label_box(drawn), edge.points, 3)
-        cost += 8.0 * _overlap(box, _label_box(drawn))
-        cost += 0.25 * (_near(edge.points[2:-2], drawn.points) < 7).sum()
-    return float(cost)
+class _Drawn:
+    """What is on the page already."""
+
+    def __init__(self, places: dict[int, Point], start: int) -> None:
+        self.edges: list[Edge] = []
+        self._places = places
+        self._arrow = np.array([[places[start][0] - RADIUS - 15, places[start][1]]])
+        self._points: Points = np.empty((0, 2))
+        self._boxes: Points = np.empty((0, 4))
+
+    def add(self, edge: Edge) -> None:
+        self.edges.append(edge)
+        self._points = np.concatenate([self._points, edge.points])
+        self._boxes = np.concatenate([self._boxes, [_label_box(edge)]])
+
+    def best(self, candidates: list[Edge], pair: tuple[int, int]) -> Edge:
+        """The path that disturbs least: over no state, over no label, along no other edge; then the simplest."""
+        others = np.array([place for q, place in self._places.items() if q not in pair]).reshape(-1, 2)
+        paths = {edge.path: self._path_cost(edge.points, others) for edge in {e.path: e for e in candidates}.values()}
+        costs = [paths[edge.path] + self._label_cost(edge) + 0.02 * rank for rank, edge in enumerate(candidates)]
+        return candidates[int(np.argmin(costs))]
+
+    def _path_cost(self, points: Points, others: Points) -> float:
+        over_states = 12.0 * np.sum(_near(points, others) < RADIUS + 7)
+        over_arrow = 6.0 * np.sum(_near(points, self._arrow) < 16)
+        along_edges = 0.25 * np.sum(_near(points[2:-2], self._points) < 7)
+        over_labels = 3.0 * _hits(self._boxes, points, 3)
+        return float(over_states + over_arrow + along_edges + over_labels)
+
+    def _label_cost(self, edge: Edge) -> float:
+        box = np.array([_label_box(edge)])
+        over_states = 10.0 * _hits(box, np.array([*self._places.values()]), RADIUS)
+        over_arrow = 10.0 * _hits(box, self._arrow, 14)
+        left, top, right, bottom = self._boxes.T
+        overlaps = (left < box[0, 2]) & (box[0, 0] < right) & (top < box[0, 3]) & (box[0, 1] < bottom)
+        return over_states + over_arrow + 3.0 * _hits(box, self._points, 3) + 8.0 * float(overlaps.sum())
 
 
 def _near(points: Points, others: Points) -> Points:
     """The distance of each point to the nearest of others."""
     if not len(others):
         return np.full(len(points), np.inf)
-    return np.asarray(np.linalg.norm(points[:, None] - others[None], axis=-1).min(axis=1))
+    x, y = (points[:, None, axis] - others[None, :, axis] for axis in (0, 1))
+    return np.asarray(np.sqrt((x * x + y * y).min(axis=1)))
 
 
-def _label_box(edge: Edge) -> tuple[float, float, float, float]:
+def _label_box(edge: Edge) -> Box:
     x, y = edge.label_at
     half = _LETTER * len(edge.label) / 2 + 2
     return x - half, y - 8, x + half, y + 8
 
 
-def _hits(box: tuple[float, float, float, float], points: Points, margin: float) -> int:
-    left, top, right, bottom = box
-    x, y = points.T
+def _hits(boxes: Points, points: Points, margin: float) -> int:
+    """How many times a point lies in a box or close by."""
+    left, top, right, bottom = boxes.T[:, :, None]
+    x, y = points.T[:, None]
     return int(((x > left - margin) & (x < right + margin) & (y > top - margin) & (y < bottom + margin)).sum())
 
 
-def _overlap(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
-
-
-def _box(places: dict[int, Point], edges: list[Edge]) -> tuple[float, float, float, float]:
+def _box(places: dict[int, Point], edges: list[Edge]) -> Box:
     boxes = [(x - RADIUS - 28, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in places.values()]
     boxes += [_label_box(edge) for edge in edges]
     boxes += [(*edge.points.min(axis=0).tolist(), *edge.points.max(axis=0).tolist()) for edge in edges]
