@@ -11,15 +11,15 @@ GROUPS = ["(", "(?:", "(?i:", "(?-i:", "(?s:", "(?m:", "(?a:", "(?u:"]
 AROUND = ["(?=", "(?!", "(?<=", "(?<!"]
 
 
-def patterns(alphabet: str, *, context: bool = True) -> st.SearchStrategy[str]:
-    """Patterns about some letters; without `context` none asks what stands around a position."""
+def patterns(alphabet: str, *, context: bool = True, around: bool = True) -> st.SearchStrategy[str]:
+    """Patterns about some letters, if wanted with anchors and boundaries (`context`) and with assertions (`around`)."""
     literal = st.sampled_from([letter.replace("\n", r"\n") for letter in alphabet])
     inside = st.lists(literal | st.sampled_from([*CATEGORIES, "a-k", "A-_"]), min_size=1, max_size=3)
     classes = st.builds("[{}{}]".format, st.sampled_from(["", "^"]), inside.map("".join))
     atoms = literal | literal | classes | st.sampled_from([".", *CATEGORIES, "()"])
     if context:
         atoms = atoms | st.sampled_from(ANCHORS)
-    groups = st.sampled_from(GROUPS + AROUND * 2 if context else GROUPS)
+    groups = st.sampled_from(GROUPS + AROUND * 2 if around else GROUPS)
     return st.recursive(atoms, lambda inner: _combined(inner, groups), max_leaves=8)
 
 

@@ -47,7 +47,7 @@ def compare(pattern: str, alphabet: str, longest: int, flags: int) -> None:
 
 
 @at_random(350)
-@given(patterns("ab", context=False), st.sampled_from(FLAGS))
+@given(patterns("ab", context=False, around=False), st.sampled_from(FLAGS))
 def test_random_patterns_of_two_letters(pattern, flags):
     compare(pattern, "ab", 6, flags)
 
@@ -71,9 +71,11 @@ def test_random_patterns_of_letters_with_more_than_two_cases(pattern, flags):
 
 
 @at_random(100)
-@given(patterns("ab", context=False), st.sampled_from(FLAGS))
+@given(patterns("ab\n", around=False), st.sampled_from(FLAGS))
 def test_both_ways_to_run_a_program_give_one_automaton(pattern, flags):
-    assert from_regex(f"(?:{pattern})(?=)", "ab\n", flags) == from_regex(pattern, "ab\n", flags)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        assert from_regex(f"(?:{pattern})(?=)", "ab\n", flags) == from_regex(pattern, "ab\n", flags)
 
 
 @at_random(100)
@@ -211,6 +213,7 @@ def test_too_much_is_refused_before_it_takes_long():
         ("a{1000}", 1002),
         ("a{10,1000}", 1002),
         ("(a{1,30}){1,30}", 902),
+        (r"\b(a{1,30}){1,30}$", 902),
         ("(?:(?:a*)*)*b", 3),
         ("(((a?){20}){20}){2}", 802),
         ("(?:){1000000000}", 2),

@@ -175,7 +175,8 @@ class DFA:
     def __repr__(self) -> str:
         rest = ", the last for all others" if self.other else ""
         accepting = int(self.accepting.sum())
-        return f"DFA({self.n_states} states, {accepting} accepting, start {self.start}, {shown(self.alphabet)}{rest})"
+        states = f"{self.n_states} state{'s' * (self.n_states > 1)}"
+        return f"DFA({states}, {accepting} accepting, start {self.start}, {shown(self.alphabet)}{rest})"
 
 
 def letters(alphabet: Iterable[Hashable]) -> tuple[Hashable, ...]:

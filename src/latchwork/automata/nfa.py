@@ -129,7 +129,8 @@ class NFA:
         return [self._close(target).tobytes() for target in moved]
 
     def __repr__(self) -> str:
-        return f"NFA({self.n_states} states, {int(self.accepting.sum())} accepting, {shown(self.alphabet)})"
+        states = f"{self.n_states} state{'s' * (self.n_states > 1)}"
+        return f"NFA({states}, {int(self.accepting.sum())} accepting, {shown(self.alphabet)})"
 
 
 def _unpack(states: bytes) -> BoolArray:

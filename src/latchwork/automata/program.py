@@ -85,7 +85,7 @@ class Program:
     def __init__(self, tree: Any, budget: int) -> None:
         self.nodes: list[Node] = [Accept()]
         self.behinds: list[int] = []
-        self._budget = budget
+        self._budget, self._depth = budget, 0  # the depth of assertions
         self.start = self._sequence(tree, tree.state.flags, ACCEPT)
 
     def sets(self) -> list[Characters]:
@@ -139,7 +139,9 @@ class Program:
         return start
 
     def _assertion(self, direction: int, part: Any, inverted: bool, flags: int, then: int) -> int:
+        self._depth += 1
         start = self._sequence(part, flags, ACCEPT)
+        self._depth -= 1
         if direction > 0:
             return self._add(Ahead(start, inverted, then))
         self.behinds.append(start)
@@ -155,7 +157,7 @@ class Program:
         if where is sre.AT_END and lines:
             return self._add(Before(NEWLINE, True, then))
         end = self._add(Before(None, True, then))
-        if where is sre.AT_END_STRING:
+        if where is sre.AT_END_STRING or (then == ACCEPT and not self._depth):  # a newline left would not be read
             return end
         last = self._add(Read(NEWLINE, self._add(Before(None, True, ACCEPT))))  # $ holds before a last newline too
         return self._add(Split((end, self._add(Ahead(last, False, then)))))

@@ -17,6 +17,7 @@ from latchwork.automata.plain import PlainStepper, is_plain
 from latchwork.automata.program import Program
 from latchwork.automata.search import BUDGET, explore
 from latchwork.automata.stepping import Stepper
+from latchwork.automata.surroundings import Surroundings
 
 MOST_NAMED = 1024
 """A set with more characters inside *and* outside does not become part of an alphabet by itself."""
@@ -76,12 +77,8 @@ def _automaton(
     known = {characters: frozenset(kind[a] for a in columns) for characters, columns in inside.items()}
     nodes = ((n, getattr(node, "characters", None)) for n, node in enumerate(program.nodes))
     asked = {n: known[characters] for n, characters in nodes if characters is not None}
-    stepper: PlainStepper | Stepper
-    if is_plain(program):
-        stepper = PlainStepper(program, asked, len(kinds))
-    else:
-        empty = re.fullmatch(r"\B", "") is not None
-        stepper = Stepper(program, asked, len(kinds), empty, budget * _WORK)
+    around = Surroundings(program, asked, len(kinds), empty_non_boundary=re.fullmatch(r"\B", "") is not None)
+    stepper = PlainStepper(program, around) if is_plain(program) else Stepper(program, around, budget * _WORK)
     table, accepting = _explored(stepper, len(kinds), budget)
     return DFA(alphabet, table[:, kind], accepting, 0, other)
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from latchwork.automata.program import ACCEPT, After, Ahead, Before, Behind, Boundary, Node, Program, Read, Split
 from latchwork.automata.search import BudgetError
+from latchwork.automata.surroundings import EDGE, Surroundings
 
 
 class Debt(NamedTuple):
@@ -27,8 +28,6 @@ Debts = frozenset[Debt]
 Run = tuple[int, Debts]
 Runs = frozenset[Run]
 FREE: Debts = frozenset()
-EDGE = -1
-"""In the place of a character, beyond the ends of the word."""
 
 
 class State(NamedTuple):
@@ -45,37 +44,24 @@ DEAD = State(EDGE, (), frozenset())
 class Stepper:
     """The start of the automaton, its states after each character, and which of them accept.
 
-    Arguments:
-        program: the pattern.
-        inside: for each node that has a set of characters, the numbers of those in it.
-        n_symbols: how many characters there are.
-        empty_non_boundary: whether the empty word has a non-boundary; versions of Python differ.
-        work: how many nodes are visited before a BudgetError.
+    Arguments: work is how many nodes are visited before a BudgetError.
     """
 
-    def __init__(
-        self, program: Program, inside: dict[int, frozenset[int]], n_symbols: int, empty_non_boundary: bool, work: int
-    ) -> None:
-        self.nodes, self.inside, self.behinds = program.nodes, inside, program.behinds
-        self.empty_non_boundary, self.work = empty_non_boundary, work
-        self._last = _alike(self._asked(After | Boundary), n_symbols)
-        self._coming = _alike(self._asked(Before | Boundary), n_symbols)
+    def __init__(self, program: Program, around: Surroundings, work: int) -> None:
+        self.nodes, self.behinds, self.around, self.work = program.nodes, program.behinds, around, work
         self.start = State(EDGE, tuple(frozenset() for _ in self.behinds), frozenset({(program.start, FREE)}))
 
     def after(self, state: State) -> list[State]:
         """The states after each character."""
         if state == DEAD:
-            return [DEAD] * len(self._last)
-        here = {coming: Position(self, state, coming) for coming in set(self._coming)}
-        return [here[self._coming[symbol]].step(symbol, last) for symbol, last in enumerate(self._last)]
+            return [DEAD] * self.around.n_symbols
+        here = {coming: Position(self, state, coming) for coming in set(self.around.coming)}
+        pairs = enumerate(zip(self.around.coming, self.around.last, strict=True))
+        return [here[coming].step(symbol, last) for symbol, (coming, last) in pairs]
 
     def accepts(self, state: State) -> bool:
         """Whether the word may end here."""
         return Position(self, state, EDGE).holds(state.runs)
-
-    def _asked(self, kinds: type | object) -> list[frozenset[int]]:
-        """The sets of characters that nodes of these kinds ask for, the empty one included."""
-        return [self.inside.get(n, frozenset()) for n, node in enumerate(self.nodes) if isinstance(node, kinds)]  # type: ignore[arg-type]
 
 
 class Position:
@@ -105,7 +91,7 @@ class Position:
 
     def _read(self, runs: Runs, symbol: int, keep: bool) -> Runs:
         """The runs after a character; those that have accepted go on only if they are to be kept for their debts."""
-        nodes, inside, moved = self._stepper.nodes, self._stepper.inside, set()
+        nodes, inside, moved = self._stepper.nodes, self._stepper.around.inside, set()
         for number, debts in self._close(runs):
             node = nodes[number]
             if isinstance(node, Read):
@@ -169,20 +155,11 @@ class Position:
         if isinstance(node, Behind):
             owed = self._owed[node.number]
             return [(node.next, debts | more) for more in (_inverted(owed) if node.inverted else owed)]
-        if isinstance(node, Before | After | Boundary) and self._is_true(number, node):
+        if isinstance(node, Before | After | Boundary) and self._stepper.around.holds(
+            number, node, self._state.last, self._coming
+        ):
             return [(node.next, debts)]
         return []
-
-    def _is_true(self, number: int, node: Before | After | Boundary) -> bool:
-        """What a test of the characters around this place says."""
-        inside, last, coming = self._stepper.inside.get(number, frozenset()), self._state.last, self._coming
-        if isinstance(node, Before):
-            return node.end if coming == EDGE else coming in inside
-        if isinstance(node, After):
-            return node.start if last == EDGE else last in inside
-        if last == coming == EDGE:
-            return node.inverted and self._stepper.empty_non_boundary
-        return ((last in inside) != (coming in inside)) != node.inverted
 
 
 def _least(runs: Iterable[Run]) -> Runs:
@@ -200,11 +177,3 @@ def _inverted(owed: frozenset[Debts]) -> Iterator[Debts]:
     """The ways in which none of several sets of debts is met: one debt of each is not."""
     for choice in itertools.product(*owed):
         yield frozenset(Debt(debt.runs, not debt.inverted) for debt in choice)
-
-
-def _alike(sets: list[frozenset[int]], n_symbols: int) -> list[int]:
-    """For each character the first one that all sets treat as they treat it; the edge where there is none to ask."""
-    if not sets:
-        return [EDGE] * n_symbols
-    first: dict[tuple[bool, ...], int] = {}
-    return [first.setdefault(tuple(symbol in known for known in sets), symbol) for symbol in range(n_symbols)]
