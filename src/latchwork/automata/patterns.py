@@ -131,4 +131,5 @@ def _caret(pattern: str, position: int) -> str:
     """The line of the pattern that holds a position, and a caret below it."""
     begin = pattern.rfind("\n", 0, position) + 1
     line = pattern[begin:].partition("\n")[0]
-    return f"  {line}\n  {' ' * (position - begin)}^"
+    indent = "".join(sign if sign == "\t" else " " for sign in pattern[begin:position])
+    return f"  {line}\n  {indent}^"

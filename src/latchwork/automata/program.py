@@ -85,6 +85,7 @@ class Program:
     def __init__(self, tree: Any, budget: int) -> None:
         self.nodes: list[Node] = [Accept()]
         self.behinds: list[int] = []
+        self._parts: dict[tuple[int, int], int] = {}
         self._budget, self._depth = budget, 0  # the depth of assertions
         self.start = self._sequence(tree, tree.state.flags, ACCEPT)
 
@@ -140,12 +141,16 @@ class Program:
 
     def _assertion(self, direction: int, part: Any, inverted: bool, flags: int, then: int) -> int:
         self._depth += 1
-        start = self._sequence(part, flags, ACCEPT)
+        key = id(part), flags
+        if key not in self._parts:  # copies of a repeat share what they assert
+            self._parts[key] = self._sequence(part, flags, ACCEPT)
         self._depth -= 1
+        start = self._parts[key]
         if direction > 0:
             return self._add(Ahead(start, inverted, then))
-        self.behinds.append(start)
-        return self._add(Behind(len(self.behinds) - 1, inverted, then))
+        if start not in self.behinds:
+            self.behinds.append(start)
+        return self._add(Behind(self.behinds.index(start), inverted, then))
 
     def _anchor(self, where: Any, flags: int, then: int) -> int:
         if where in (sre.AT_BOUNDARY, sre.AT_NON_BOUNDARY):
