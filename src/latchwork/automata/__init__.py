@@ -2,7 +2,7 @@
 
 from latchwork.automata.att import read_att, write_att
 from latchwork.automata.dfa import DFA, OTHER
-from latchwork.automata.draw import draw
+from latchwork.automata.drawing import draw
 from latchwork.automata.interchange import from_automata_lib, to_automata_lib
 from latchwork.automata.machine import MooreMachine
 from latchwork.automata.minimal import minimize, reachable

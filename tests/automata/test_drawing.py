@@ -12,7 +12,7 @@ import pytest
 from languages import random_dfa
 
 from latchwork.automata import DFA, OTHER, draw, from_regex
-from latchwork.automata.draw import label
+from latchwork.automata.drawing import label
 from latchwork.automata.layout import RADIUS, arrange
 
 SVG = "{http://www.w3.org/2000/svg}"
