@@ -16,6 +16,7 @@ import yaml
 from documents import PAGES, ROOT
 
 import latchwork
+import latchwork.automata
 import latchwork.tasks
 from latchwork.tasks import registry
 
@@ -91,6 +92,7 @@ def test_every_public_name_is_in_the_reference():
     wanted = {f"latchwork.{name}" for name in latchwork.__all__ if not name.startswith("__")}
     wanted |= {"latchwork.algebra", "latchwork.state", "latchwork.ops.scan.minmax_last"}
     wanted |= {f"latchwork.tasks.{name}" for name in latchwork.tasks.__all__ if not name.isupper()}
+    wanted |= {f"latchwork.automata.{name}" for name in latchwork.automata.__all__ if name != "OTHER"}
     assert wanted <= documented
 
 

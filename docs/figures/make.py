@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from latchwork import minmax_scan
+from latchwork.automata import draw, from_regex
 from latchwork.chart import BLUE, GREY, ORANGE, blank, to_svg
 
 KEEP, CUT, SET = "#e8f0fe", "#eef1f4", "#fdeedd"
@@ -218,13 +219,18 @@ def _panels(count: int, width: float, height: float) -> tuple[Any, Any]:
     return figure, panels
 
 
+def automaton() -> str:
+    """The state graph of an automaton."""
+    return draw(from_regex("(a|b)*abb", "ab"))
+
+
 def _bare(axes: Any) -> None:
     axes.spines[:].set_visible(False)
     axes.set_xticks([])
     axes.set_yticks([])
 
 
-FIGURES: tuple[Callable[[], str], ...] = (step, compose, scan, latch, gradient, forgetting)
+FIGURES: tuple[Callable[[], str], ...] = (step, compose, scan, latch, gradient, forgetting, automaton)
 
 
 def main(folder: Path) -> None:
