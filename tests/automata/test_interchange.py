@@ -13,7 +13,7 @@ from latchwork.automata import DFA, OTHER, from_automata_lib, from_regex, to_aut
 
 @pytest.fixture
 def fa():
-    pytest.importorskip("automata", reason="automata-lib is not installed")
+    pytest.importorskip("automata.fa.dfa", reason="automata-lib is not installed")
     import automata.fa.dfa
     import automata.fa.nfa
 
