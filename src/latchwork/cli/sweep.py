@@ -81,9 +81,10 @@ class Sweep:
 def _state(run: Run) -> str:
     """Where a run is that is being worked on."""
     records = list(run.records())
-    if run.ended or not records:
-        return f"{run.path.name} {'measured' if records else 'starts'}"
-    return f"{run.path.name} step {records[-1]['step']:,}"
+    if not records:
+        return f"{run.path.name} starts"
+    last = records[-1]  # read once: this is asked several times a second
+    return f"{run.path.name} measured" if "end" in last else f"{run.path.name} step {last['step']:,}"
 
 
 def _outcome(run: Run) -> str:
