@@ -36,7 +36,7 @@ class Bar:
     def __init__(self, label: str, total: int | None) -> None:
         self.label, self.total = label, total
         self.began = self.last = time.monotonic()
-        self.first = 0
+        self.first: int | None = None
         self.progress: Progress | None = None
 
     def __enter__(self) -> Bar:
@@ -53,7 +53,8 @@ class Bar:
 
     def update(self, done: int, note: str) -> None:
         """Show how far it is; off a terminal at most one line in ten seconds."""
-        self.first = self.first or done  # a run that is resumed does not begin at 1
+        if self.first is None:
+            self.first = done  # a run that is resumed does not begin at 1
         now = time.monotonic()
         if self.progress is not None:
             self.progress.update(self.progress.task_ids[0], completed=done, note=note)
@@ -62,8 +63,9 @@ class Bar:
             if self.total is None:
                 say(f"{self.label} {done:,} · {note}")
                 return
-            left = (now - self.began) * (self.total - done) / max(1, done - self.first)
-            say(f"{self.label} {done:,}/{self.total:,} · {note} · {left:,.0f} s left")
+            gone, since = done - self.first, now - self.began
+            left = f" · {since * (self.total - done) / gone:,.0f} s left" if gone else ""
+            say(f"{self.label} {done:,}/{self.total:,} · {note}{left}")
 
 
 def say(text: str) -> None:
