@@ -8,10 +8,15 @@ from pathlib import Path
 
 def write_text(path: Path, text: str) -> None:
     """Replace a file by new content (UTF-8, line ends as they are) in one step."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace a file by new content in one step."""
     partial = path.with_name(f".{path.name}.partial")
     try:
-        with partial.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with partial.open("wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)

@@ -37,6 +37,16 @@ class Conditions:
         actions = sorted((leaf for leaf in leaves if isinstance(leaf, Action)), key=_order)
         return {action: self._for_letters(action, diagrams) for action in actions}
 
+    def by_column(self, level: int) -> list[dict[Action, int]]:
+        """What the level does on the letters of every column, each with the formula of earlier values of upper levels."""
+        diagrams = [self._before(level, column) for column in range(len(self._cascade.walk.images.columns))]
+        found = {}
+        for diagram in set(diagrams):
+            leaves = {self._diagrams[number] for number in self._below(diagram)}
+            actions = sorted((leaf for leaf in leaves if isinstance(leaf, Action)), key=_order)
+            found[diagram] = {action: self._formula(diagram, action) for action in actions}
+        return [found[diagram] for diagram in diagrams]
+
     def standing(self, states: Collection[int]) -> int:
         """The formula, over present values, of the cascade standing at one of these states."""
         walk, cascade = self._cascade.walk, self._cascade

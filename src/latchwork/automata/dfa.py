@@ -140,17 +140,7 @@ class DFA:
 
         Raises: ValueError naming the first symbol that is not in the alphabet, unless `other` gives it a letter.
         """
-        symbols, columns = list(word), self.columns
-        try:
-            if self.other:
-                last = self.n_symbols - 1
-                return np.array([columns.get(symbol, last) for symbol in symbols], dtype=np.int64)
-            return np.array([columns[symbol] for symbol in symbols], dtype=np.int64)
-        except (KeyError, TypeError):  # TypeError: not hashable, so in no alphabet
-            position, symbol = next((t, s) for t, s in enumerate(symbols) if not _is_key(s, columns, self.other))
-            raise ValueError(
-                f"symbol {symbol!r} at position {position} is not in the alphabet {shown(self.alphabet)}"
-            ) from None
+        return encode(word, self.alphabet, self.columns, self.other)
 
     def verdicts(self, word: Iterable[Hashable]) -> BoolArray:
         """Whether each beginning of a word is accepted, [T + 1]: the empty one first, the whole word last."""
@@ -192,6 +182,26 @@ def letters(alphabet: Iterable[Hashable]) -> tuple[Hashable, ...]:
             raise ValueError(f"letter {letter!r} comes twice in the alphabet")
         seen.add(letter)
     return result
+
+
+def encode(
+    word: Iterable[Hashable], alphabet: tuple[Hashable, ...], columns: Mapping[Hashable, int], other: bool
+) -> IntArray:
+    """The numbers of a word's letters, [T]; columns: the number of each letter; other: as in `DFA`.
+
+    Raises: ValueError naming the first symbol that is not in the alphabet, unless `other` gives it a letter.
+    """
+    symbols = list(word)
+    try:
+        if other:
+            last = len(alphabet) - 1
+            return np.array([columns.get(symbol, last) for symbol in symbols], dtype=np.int64)
+        return np.array([columns[symbol] for symbol in symbols], dtype=np.int64)
+    except (KeyError, TypeError):  # TypeError: not hashable, so in no alphabet
+        position, symbol = next((t, s) for t, s in enumerate(symbols) if not _is_key(s, columns, other))
+        raise ValueError(
+            f"symbol {symbol!r} at position {position} is not in the alphabet {shown(alphabet)}"
+        ) from None
 
 
 def shown(alphabet: tuple[Hashable, ...], most: int = 20) -> str:

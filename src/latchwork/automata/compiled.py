@@ -1,0 +1,411 @@
+"""Networks that are automata: a compiled cascade runs on the scan and answers for every prefix of every word."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from latchwork.automata.build import Blueprint
+from latchwork.automata.circuit import TRUE_VALUE
+from latchwork.automata.dfa import OTHER, BoolArray, encode, letters, shown
+from latchwork.automata.structure import Stage, Structure, Terms
+from latchwork.files import write_bytes
+from latchwork.nn.lattice import LatticeGates, joined, padded
+from latchwork.ops.scan import check_flags, minmax_matrix_scan, minmax_scan
+from latchwork.ops.table import minmax_table_scan
+
+_FORMAT = "latchwork-cascade-1"
+_BLOCK_ELEMENTS = 1 << 20  # of all wires, or of R, over the steps that are computed together
+
+
+class CompiledCascade(nn.Module):
+    """A cascade that recognises a language exactly; made by `compile` or `load`.
+
+    It reads letters and gives scores: for an automaton one, more than 0 after words that are accepted; for a Moore
+    machine one for each output, the largest for the output that it gives. All tables, thresholds and the first state
+    are parameters, so it can be trained on, and it keeps what it was compiled to until then.
+
+    States lie in [−1, 1] and gates at ±2 or beyond, so nothing ties where a state is kept or permuted: its gradient is
+    exactly 1. Scores and states are the same for every cut into calls, on every device and in every dtype.
+
+    Attributes:
+        alphabet: the letters, in the order of their numbers.
+        other: whether the last letter stands for every symbol that is not in the alphabet.
+        labels: what each score stands for, of a Moore machine; None for an automaton.
+        structure: gates and units, without numbers.
+    """
+
+    def __init__(
+        self,
+        structure: Structure,
+        alphabet: Iterable[Hashable],
+        other: bool = False,
+        labels: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__()
+        self.structure, self.alphabet, self.other = structure, letters(alphabet), other
+        self.labels = None if labels is None else tuple(labels)
+        if len(self.alphabet) != structure.n_letters:
+            raise ValueError(f"{structure.n_letters} letters are needed, got {len(self.alphabet)}")
+        if len(structure.outputs) != (1 if labels is None else len(labels)):
+            raise ValueError(f"{len(structure.outputs)} labels are needed, got {labels}")
+        self.columns = {letter: a for a, letter in enumerate(self.alphabet)}
+        self.start = nn.Parameter(torch.zeros(structure.n_states))
+        self.stages = nn.ModuleList(_Stage(stage, structure.n_letters) for stage in structure.stages)
+        self.readout = LatticeGates(structure.readout)
+        order = [c for stage in self.stages for c in stage.coordinates]
+        self.register_buffer("place", torch.tensor(order, dtype=torch.int64).argsort(), persistent=False)
+        self.register_buffer("outputs", torch.tensor(structure.outputs), persistent=False)
+
+    @classmethod
+    def from_blueprint(
+        cls,
+        blueprint: Blueprint,
+        alphabet: Iterable[Hashable],
+        other: bool = False,
+        labels: Sequence[int] | None = None,
+    ) -> CompiledCascade:
+        """The cascade of a structure with its numbers."""
+        cascade = cls(blueprint.structure, alphabet, other, labels)
+        tables = zip(blueprint.reset, blueprint.set, strict=True)
+        with torch.no_grad():
+            cascade.start.copy_(torch.from_numpy(blueprint.start))
+            for stage, before, after in zip(cascade.stages, blueprint.before, blueprint.after, strict=True):
+                stage.fill([next(tables) for _ in stage.units], before, after)
+        return cascade
+
+    @property
+    def n_states(self) -> int:
+        """D, how many numbers a state has."""
+        return self.structure.n_states
+
+    @property
+    def n_units(self) -> int:
+        return sum(1 for _ in self.structure.units())
+
+    @property
+    def degree(self) -> int:
+        """The largest degree of a unit, 1 if all are scalar."""
+        return max((max(1, unit.degree) for unit in self.structure.units()), default=1)
+
+    @property
+    def n_gates(self) -> int:
+        """Meets and joins of two wires."""
+        return sum(len(gate) - 1 for gate in self.structure.gates())
+
+    def forward(
+        self, letters: Tensor, state: Tensor | None = None, *, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Scores after every letter.
+
+        Arguments:
+            letters: [B, T] integers, the numbers of letters.
+            state: [B, D] where this call starts; by default where words start.
+            mask: [B, T] bool; at False the state and the score stay (padding).
+
+        Returns: scores [B, T, C], and the state after the last letter [B, D] in float32, or float64 in float64.
+        Raises: TypeError, ValueError where the parts do not fit together.
+        """
+        scores, state = [], self._checked(letters, state, mask)
+        for here, keep in self._blocks(letters, mask):
+            rows, state = self._advance(here, state, keep)
+            scores.append(self._scores(rows).view(-1, *here.shape))
+        return torch.cat(scores, 2).permute(1, 2, 0), state
+
+    def features(
+        self, letters: Tensor, state: Tensor | None = None, *, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """What all units hold after every letter, [B, T, D], for layers on top; otherwise as `forward`."""
+        found, state = [], self._checked(letters, state, mask)
+        for here, keep in self._blocks(letters, mask):
+            rows, state = self._advance(here, state, keep)
+            found.append(self._ordered(rows).view(self.n_states, *here.shape))
+        return torch.cat(found, 2).permute(1, 2, 0), state
+
+    def initial(self, batch: int) -> Tensor:
+        """The state before the first letter, [B, D]."""
+        return self.start.to(self._wide).expand(batch, -1)
+
+    def read(self, state: Tensor) -> Tensor:
+        """The scores [B, C] at a state [B, D]: of the empty word at the initial one."""
+        rows = [state.to(self.start.dtype).T[stage.own] for stage in self.stages]
+        return self._scores(rows or [state.new_zeros(0, len(state), dtype=self.start.dtype)]).T
+
+    def decide(self, scores: Tensor) -> Tensor:
+        """Scores [..., C] as bool [...], accepted or not; for a Moore machine as outputs [...]."""
+        if self.labels is None:
+            return scores[..., 0] > 0
+        return torch.tensor(self.labels, device=scores.device)[scores.argmax(-1)]
+
+    def encode(self, words: Iterable[Iterable[Hashable]]) -> tuple[Tensor, Tensor]:
+        """Words as letters [B, T] and mask [B, T], False behind the end of shorter words.
+
+        Raises: ValueError naming a symbol that is not in the alphabet and where it stands.
+        """
+        rows = [torch.from_numpy(encode(word, self.alphabet, self.columns, self.other)) for word in words]
+        if not rows:
+            empty = torch.zeros(0, 0, device=self.start.device)
+            return empty.long(), empty.bool()
+        padded_rows = nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        lengths = torch.tensor([len(row) for row in rows])
+        mask = torch.arange(padded_rows.shape[1]) < lengths[:, None]
+        return padded_rows.to(self.start.device), mask.to(self.start.device)
+
+    @torch.no_grad()
+    def judge(self, words: Iterable[Iterable[Hashable]]) -> Tensor:
+        """For each of many words whether it is accepted, or the output after it, [B]; errors as for `encode`."""
+        codes, mask = self.encode(words)
+        state = self.initial(len(codes))
+        if codes.shape[1]:
+            state = self(codes, state, mask=mask)[1]
+        return self.decide(self.read(state))
+
+    @torch.no_grad()
+    def verdicts(self, word: Iterable[Hashable]) -> BoolArray:
+        """Whether each beginning of a word is accepted (or the outputs), [T + 1]: the empty one first."""
+        codes, _ = self.encode([word])
+        state = self.initial(1)
+        first = self.decide(self.read(state))
+        return torch.cat([first, self.decide(self(codes, state)[0][0])]).cpu().numpy()
+
+    def accepts(self, word: Iterable[Hashable]) -> bool:
+        """Whether a word is accepted; errors as for `encode`.
+
+        Raises: TypeError for a Moore machine, which gives outputs: see `judge`.
+        """
+        if self.labels is not None:
+            raise TypeError("a Moore machine gives outputs and accepts nothing; use judge([word]) or verdicts(word)")
+        return bool(self.judge([word])[0])
+
+    def save(self, path: str | Path) -> None:
+        """Write one safetensors file that holds all of it; it appears whole or not at all.
+
+        Raises: TypeError where letters are no strings, numbers, booleans or None, which JSON can hold.
+        """
+        kept = self.alphabet[:-1] if self.other and self.alphabet[-1] is OTHER else self.alphabet
+        for letter in kept:
+            if not (letter is None or type(letter) in (str, int, float, bool)):
+                raise TypeError(f"letter {letter!r} cannot be saved: only strings, numbers, booleans and None can")
+        facts = {
+            "structure": self.structure.to_dict(),
+            "alphabet": kept,
+            "other": self.other,
+            "labels": self.labels,
+        }
+        metadata = {"format": _FORMAT, "cascade": json.dumps(facts)}
+        tensors = {name: tensor.contiguous() for name, tensor in self.state_dict().items()}
+        write_bytes(Path(path), safetensors.torch.save(tensors, metadata))
+
+    @classmethod
+    def load(cls, path: str | Path) -> CompiledCascade:
+        """The cascade of a file that `save` wrote, bit for bit, in the dtype that it had.
+
+        Raises: FileNotFoundError; ValueError for a file that is damaged or something else.
+        """
+        try:
+            with safetensors.safe_open(str(path), framework="pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
+        except safetensors.SafetensorError as error:
+            raise ValueError(f"{path} is no safetensors file, or damaged: {error}") from error
+        if metadata.get("format") != _FORMAT:
+            raise ValueError(f"{path} is a safetensors file, but holds no compiled cascade")
+        try:
+            facts: dict[str, Any] = json.loads(metadata["cascade"])
+            alphabet = list(facts["alphabet"])
+            structure = Structure.from_dict(facts["structure"])
+            if facts["other"] and len(alphabet) < structure.n_letters:
+                alphabet.append(OTHER)
+            cascade = cls(structure, alphabet, bool(facts["other"]), facts["labels"])
+            cascade.to(tensors["start"].dtype).load_state_dict(tensors)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(f"{path} is damaged: {error}") from error
+        return cascade
+
+    def extra_repr(self) -> str:
+        units = f"{self.n_units} unit{'s' * (self.n_units != 1)}"
+        degree = f" of degree up to {self.degree}" if self.degree > 1 else ""
+        return f"{units}{degree} in {len(self.stages)} stages, {self.n_gates} gates, {shown(self.alphabet)}"
+
+    @property
+    def _wide(self) -> torch.dtype:
+        return torch.promote_types(self.start.dtype, torch.float32)
+
+    def _checked(self, letters: Tensor, state: Tensor | None, mask: Tensor | None) -> Tensor:
+        """The first state of a call."""
+        if not isinstance(letters, Tensor) or letters.is_floating_point() or letters.dtype == torch.bool:
+            kind = letters.dtype if isinstance(letters, Tensor) else type(letters).__name__
+            raise TypeError(f"letters must be a tensor of integers, got {kind}; encode(words) makes one")
+        if letters.ndim != 2:
+            raise ValueError(f"letters must be [B, T], got {tuple(letters.shape)}")
+        if letters.device != self.start.device:
+            raise ValueError(f"letters must be on {self.start.device} as the cascade is, got {letters.device}")
+        if letters.numel() and not (letters.min() >= 0 and letters.max() < len(self.alphabet)):
+            found = f"{int(letters.min())} … {int(letters.max())}"
+            raise ValueError(f"letters must be in 0 … {len(self.alphabet) - 1}, got {found}")
+        if mask is not None:
+            check_flags(mask, "mask", letters)
+        if state is None:
+            return self.initial(len(letters))
+        if state.shape != (len(letters), self.n_states) or state.dtype != self._wide:
+            wanted = f"{self._wide} [B, D] = {(len(letters), self.n_states)}"
+            raise ValueError(f"state must be {wanted}, got {state.dtype} {tuple(state.shape)}")
+        return state
+
+    def _blocks(self, letters: Tensor, mask: Tensor | None) -> Iterable[tuple[Tensor, Tensor | None]]:
+        """The letters cut in time: what is computed together fits into a cache."""
+        size = max([1, *(stage.elements for stage in self.stages)]) + self.structure.n_wires
+        time = max(1, _BLOCK_ELEMENTS // max(1, size * len(letters)))
+        for start in range(0, max(1, letters.shape[1]), time):
+            yield letters[:, start : start + time], None if mask is None else mask[:, start : start + time]
+
+    def _advance(self, letters: Tensor, state: Tensor, mask: Tensor | None) -> tuple[list[Tensor], Tensor]:
+        """The states after every letter, [coordinates, B·T] for every stage, and the last ones [B, D]."""
+        wires, filled = _wires(self.structure.n_wires, letters.numel(), self.start), 2
+        rows, last = [], []
+        for stage in self.stages:
+            x, end, filled = stage(wires, filled, letters, state, mask)
+            rows.append(x)
+            last.append(end)
+        if not rows:
+            return [self.start.new_zeros(0, letters.numel())], state
+        return rows, torch.cat(last, 1)[:, self.place]
+
+    def _ordered(self, rows: list[Tensor]) -> Tensor:
+        return torch.cat(rows)[self.place]
+
+    def _scores(self, rows: list[Tensor]) -> Tensor:
+        """The wires of the outputs, [C, M], from the states of every stage."""
+        wires, filled = _wires(self.structure.n_readout_wires, rows[0].shape[1], self.start), 2
+        for stage, x in zip(self.stages, rows, strict=False):
+            filled = stage.after(x, wires, filled)
+        self.readout(wires, filled)
+        return wires[self.outputs]
+
+
+class _Stage(nn.Module):
+    """Units that depend on the stages above only."""
+
+    def __init__(self, stage: Stage, n_letters: int) -> None:
+        super().__init__()
+        self.gates = LatticeGates(stage.gates)
+        scalars = [unit for unit in stage.units if not unit.degree]
+        self.vectors = nn.ModuleList(_VectorUnit(unit, n_letters) for unit in stage.units if unit.degree)
+        self.units = stage.units
+        self.n_scalars = len(scalars)
+        self.coordinates = [unit.first for unit in scalars]
+        self.coordinates += [vector.first + i for vector in self.vectors for i in range(vector.degree)]
+        terms = [wire for unit in scalars for wire in unit.gates]
+        ends = np.cumsum([len(unit.gates) for unit in scalars])
+        if scalars:
+            inputs = [range(end - len(unit.gates), end) for unit, end in zip(scalars, ends, strict=True)]
+            self.register_buffer("terms", padded(inputs), persistent=False)
+        self.register_buffer("wires", torch.tensor(terms, dtype=torch.int64), persistent=False)
+        self.register_buffer("own", torch.tensor(self.coordinates, dtype=torch.int64), persistent=False)
+        self.reset = nn.Parameter(torch.zeros(len(terms), n_letters))
+        self.set = nn.Parameter(torch.zeros(len(terms), n_letters))
+        self.before, self.after = _Reads(stage.before, self.coordinates), _Reads(stage.after, self.coordinates)
+        widest = max((unit.degree**2 * len(unit.gates) for unit in stage.units), default=0)
+        self.elements = max(widest, 2 * len(terms) + len(self.coordinates))
+
+    def fill(self, tables: Sequence[tuple[np.ndarray, np.ndarray]], before: np.ndarray, after: np.ndarray) -> None:
+        """Set the parameters: R and s of every unit, weight and bias of every read."""
+        scalars = tables[: self.n_scalars]
+        if scalars:
+            self.reset.copy_(torch.from_numpy(np.concatenate([r for r, _ in scalars])))
+            self.set.copy_(torch.from_numpy(np.concatenate([s for _, s in scalars])))
+        for vector, (r, s) in zip(self.vectors, tables[self.n_scalars :], strict=True):
+            vector.reset.copy_(torch.from_numpy(r))
+            vector.set.copy_(torch.from_numpy(s))
+        self.before.numbers.copy_(torch.from_numpy(before))
+        self.after.numbers.copy_(torch.from_numpy(after))
+
+    def forward(
+        self, wires: Tensor, filled: int, letters: Tensor, state: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, int]:
+        """The states after every letter, [coordinates, B·T], the last ones, and how many wires are filled then."""
+        filled = self.gates(wires, filled)
+        own = state[:, self.own]
+        x, last = [], []
+        if self.n_scalars:
+            r, s = self._tables(wires, letters)
+            here, end = minmax_scan(r, s, own[:, : self.n_scalars], mask=mask)
+            x.append(here.permute(2, 0, 1))
+            last.append(end)
+        first = self.n_scalars
+        for vector in self.vectors:
+            here, end = vector(wires, letters, own[:, first : first + vector.degree], mask)
+            x.append(here.permute(2, 0, 1))
+            last.append(end)
+            first += vector.degree
+        rows = torch.cat(x)
+        if len(self.before):
+            earlier = torch.cat([own.to(rows.dtype).T.unsqueeze(2), rows], 2)[:, :, : letters.shape[1]]
+            filled = self.before(earlier.flatten(1), wires, filled)
+        return rows.flatten(1), torch.cat(last, 1), filled
+
+    def _tables(self, wires: Tensor, letters: Tensor) -> tuple[Tensor, Tensor]:
+        """r and s [B, T, D], joined over the terms of every unit."""
+        flat, gates = letters.flatten(), wires.index_select(0, self.wires)
+        found = []
+        for table in (self.reset, self.set):
+            rows = joined("or", torch.minimum(table.index_select(1, flat), gates), self.terms)
+            found.append(rows.view(-1, *letters.shape).permute(1, 2, 0))
+        return found[0], found[1]
+
+
+class _VectorUnit(nn.Module):
+    """A vector unit whose R and s are looked up by letter, where there is more than one term through gates."""
+
+    def __init__(self, unit: Terms, n_letters: int) -> None:
+        super().__init__()
+        self.first, self.degree = unit.first, unit.degree
+        self.register_buffer("wires", torch.tensor(unit.gates), persistent=False)
+        self.unconditional = unit.gates == (1,)
+        self.reset = nn.Parameter(torch.zeros(len(unit.gates), n_letters, unit.degree, unit.degree))
+        self.set = nn.Parameter(torch.zeros(len(unit.gates), n_letters, unit.degree))
+
+    def forward(self, wires: Tensor, letters: Tensor, state: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Its states after every letter [B, T, n] and the last ones [B, n]."""
+        if self.unconditional:
+            return minmax_table_scan(self.reset[0], self.set[0], letters, state, mask=mask)
+        gates = wires.index_select(0, self.wires).view(-1, *letters.shape, 1)
+        s = torch.minimum(self.set[:, letters], gates).amax(0).unsqueeze(2)
+        r = torch.minimum(self.reset[:, letters], gates.unsqueeze(-1)).amax(0).unsqueeze(2)
+        x, last = minmax_matrix_scan(r, s, state.unsqueeze(1), mask=mask)
+        return x.squeeze(2), last.squeeze(1)
+
+
+class _Reads(nn.Module):
+    """Affine reads of single coordinates: on which side of a threshold a state lies."""
+
+    def __init__(self, coordinates: Sequence[int], own: Sequence[int]) -> None:
+        super().__init__()
+        place = {coordinate: at for at, coordinate in enumerate(own)}
+        rows = torch.tensor([place[coordinate] for coordinate in coordinates], dtype=torch.int64)
+        self.register_buffer("rows", rows, persistent=False)
+        self.numbers = nn.Parameter(torch.zeros(len(coordinates), 2))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def forward(self, rows: Tensor, wires: Tensor, filled: int) -> int:
+        """Read the rows of coordinates [coordinates, M] into the next wires; returns how many are filled then."""
+        end = filled + len(self)
+        wires[filled:end] = rows.index_select(0, self.rows) * self.numbers[:, :1] + self.numbers[:, 1:]
+        return end
+
+
+def _wires(total: int, count: int, like: Tensor) -> Tensor:
+    """Room for wires [total, count]; the first are false and true."""
+    wires = like.new_empty(total, count)
+    wires[0], wires[1] = -TRUE_VALUE, TRUE_VALUE
+    return wires

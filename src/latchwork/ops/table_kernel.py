@@ -1,0 +1,50 @@
+"""The kernel of `latchwork.ops.table`, as numba compiles it: a thread takes a word at a time and follows it.
+
+It gets the address of a block of int64: what is to be done next, B, T, n, then the addresses of the columns of R
+[A, n, n], of s [A, n], letters [B, T], the states before [B, n], x [B, T, n], and the mask [B, T] or 0.
+"""
+
+from __future__ import annotations
+
+import torch
+from numba import float32, float64, int64, uint8
+from numba.core.ccallback import CFunc
+
+from latchwork.ops import team
+from latchwork.ops.simd import as_pointer, fetch_add
+
+
+def table_kernel(dtype: torch.dtype) -> CFunc:
+    """The machine code for states in float32 or float64."""
+    return team.compiled(_body(float64 if dtype == torch.float64 else float32))
+
+
+def _body(real):
+    def table(a):
+        batch, time, n = a[1], a[2], a[3]
+        columns, sets, letters = as_pointer(a[4], real), as_pointer(a[5], real), as_pointer(a[6], int64)
+        start, x, mask = as_pointer(a[7], real), as_pointer(a[8], real), as_pointer(a[9], uint8)
+        while True:
+            row = fetch_add(a, int64(1))
+            if row >= batch:
+                break
+            for t in range(time):
+                at = row * time + t
+                new, old = at * n, (at - 1) * n
+                letter = letters[at]
+                if a[9] != 0 and mask[at] == 0:
+                    for i in range(n):
+                        x[new + i] = start[row * n + i] if t == 0 else x[old + i]
+                    continue
+                for i in range(n):
+                    x[new + i] = sets[letter * n + i]
+                for k in range(n):
+                    before = start[row * n + k] if t == 0 else x[old + k]
+                    column = (letter * n + k) * n
+                    for i in range(n):
+                        met = columns[column + i]
+                        met = met if met < before else before
+                        joined = x[new + i]
+                        x[new + i] = met if met > joined else joined
+
+    return table
