@@ -75,9 +75,9 @@ def _monoid_size(dfa: DFA) -> int | None:
 def _print(dfa: DFA, smallest: DFA, size: int | None, witness: Witness | None, cascade: Decomposition) -> None:
     print(f"states     {dfa.n_states:,}, {smallest.n_states:,} after minimisation")
     print(f"star-free  {'yes' if witness is None else f'no: {witness}'}")
-    print(f"monoid     {f'more than {_MAX_MAPS:,}' if size is None else f'{size:,}'} maps of states")
-    units = "scalar units" if cascade.degree == 1 else "vector units of this degree"
-    print(f"degree     {cascade.degree}: {units} suffice")
+    print(f"monoid     size {f'above {_MAX_MAPS:,}' if size is None else f'{size:,}'}")
+    one, more = "scalar units suffice", "vector units of this degree suffice, though it is not always the least"
+    print(f"degree     {cascade.degree}: {one if cascade.degree == 1 else more}")
     print(f"\n{cascade.table()}", end="")
     if cascade.is_aperiodic:
         print(f"\n{cascade.past_ltl()}", end="")
