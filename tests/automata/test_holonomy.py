@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 
 import mlregtest
 import numpy as np
 import pytest
-from test_aperiodic import mixture
+from languages import random_dfa, words
+from test_aperiodic import is_aperiodic_by_powers, mixture
 
-from latchwork.automata import holonomy, walk
-from latchwork.automata.aperiodic import is_aperiodic
-from latchwork.automata.holonomy import decompose
+from latchwork.automata import (
+    DFA,
+    OTHER,
+    BudgetError,
+    Decomposition,
+    decompose,
+    from_regex,
+    holonomy,
+    is_aperiodic,
+    minimize,
+    walk,
+)
 
 RANDOM = np.random.default_rng(2)
 
@@ -64,7 +75,7 @@ named = pytest.mark.parametrize("name", NAMED)
 
 def check(transitions, start=0, most=3000):
     """The identity from the start and from every encoded state on; all coordinates if there are at most so many."""
-    cascade = decompose(transitions, start)
+    cascade = Decomposition(transitions, start)
     reached = [start]
     for state in reached:
         reached.extend(dict.fromkeys(int(target) for target in transitions[state] if target not in reached))
@@ -116,7 +127,7 @@ def test_levels_are_what_their_actions_are():
         reached = [state for state in range(len(transitions)) if state_is_reached(cascade, state)]
         renamed = {state: index for index, state in enumerate(reached)}
         trimmed = np.array([[renamed[target] for target in transitions[state]] for state in reached])
-        assert cascade.is_aperiodic == is_aperiodic(trimmed)
+        assert cascade.is_aperiodic == is_aperiodic_by_powers(trimmed)
         for level, what in enumerate(cascade.levels):
             assert what.values >= 2
             assert (what.kind == "reset") == (what.generators == ()) == (what.degree == 1)
@@ -161,7 +172,7 @@ def test_mlregtest_is_followed(shared_data):
 
 
 def test_states_that_the_start_does_not_lead_to_are_left_out():
-    cascade = decompose(of_letters([0, 2, 1, 3]), start=1)
+    cascade = Decomposition(of_letters([0, 2, 1, 3]), start=1)
     assert cascade.summary() == "levels 1, values 2, flip-flops 0, degree 2"
     with pytest.raises(ValueError, match="state 3 is not reached from the start"):
         cascade.encode(3)
@@ -170,12 +181,18 @@ def test_states_that_the_start_does_not_lead_to_are_left_out():
 def test_what_does_not_fit_is_refused():
     flip_flop = NAMED["flip-flop"][0]
     with pytest.raises(ValueError, match="start must be in 0 … 1"):
-        decompose(flip_flop, 2)
+        Decomposition(flip_flop, 2)
     with pytest.raises(ValueError, match=r"must be \[S, A\]"):
-        decompose(np.array([0, 1]))
-    with pytest.raises(ValueError, match="more than 20 images of the 12 states"):
-        decompose(of_letters(cycle(12), [0, *range(11)]), limit=20)
-    cascade = decompose(flip_flop)
+        Decomposition(np.array([0, 1]))
+    with pytest.raises(ValueError, match=r"must be \[S, A\] with S ≥ 1"):
+        Decomposition(np.zeros((0, 2), dtype=int))
+    with pytest.raises(ValueError, match="must lead to states 0 … 1"):
+        Decomposition([[0, -1], [0, 1]])
+    with pytest.raises(ValueError, match="must be integers"):
+        Decomposition([[0.0], [1.0]])
+    with pytest.raises(BudgetError, match="more than 20 images of the 12 states; a larger limit may help"):
+        Decomposition(of_letters(cycle(12), [0, *range(11)]), limit=20)
+    cascade = Decomposition(flip_flop)
     with pytest.raises(ValueError, match="1 values are needed, got 2"):
         cascade.step((0, 0), 0)
     with pytest.raises(ValueError, match="letter must be in 0 … 2"):
@@ -189,7 +206,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="names of letters must differ"):
         cascade.past_ltl("aba")
     with pytest.raises(ValueError, match="no formula over the past has groups in it"):
-        decompose(NAMED["parity"][0]).past_ltl("ab")
+        Decomposition(NAMED["parity"][0]).past_ltl("ab")
 
 
 # Case 28: a word of one a is accepted, two are not; "." stands for other letters.
@@ -197,7 +214,7 @@ EXACTLY_A = of_letters([1, 2, 2], [2, 2, 2])
 
 
 def test_a_table_says_when_levels_are_set_kept_and_permuted():
-    assert decompose(EXACTLY_A).table("a.") == (
+    assert Decomposition(EXACTLY_A).table("a.") == (
         "levels 2, values 2·2, flip-flops 2\n"
         "Conditions speak of the letter read and of the values before it; all start at 0.\n"
         "level 0: values 0 … 1, keeps and resets\n"
@@ -207,16 +224,16 @@ def test_a_table_says_when_levels_are_set_kept_and_permuted():
         '  set to 1: "." or level 0 is 1\n'
     )
     assert (
-        decompose(NAMED["parity until a reset"][0])
+        Decomposition(NAMED["parity until a reset"][0])
         .table("ab")
         .endswith("level 0: values 0 … 1, permutes too, degree 2\n  set to 0: b\n  permuted (0 → 1, 1 → 0): a\n")
     )
-    shortened = decompose(EXACTLY_A).table("a.", limit=1)
+    shortened = Decomposition(EXACTLY_A).table("a.", limit=1)
     assert "set to 0: a condition of 2 letters and values, more than 1\n" in shortened
 
 
 def test_formulas_read_the_values_before_the_letter():
-    text = decompose(EXACTLY_A).past_ltl("a.", accepting=[1])
+    text = Decomposition(EXACTLY_A).past_ltl("a.", accepting=[1])
     assert text == (
         "# levels 2, values 2·2, flip-flops 2\n"
         "x0 = true\n"
@@ -224,7 +241,7 @@ def test_formulas_read_the_values_before_the_letter():
         "# the empty word is rejected\n"
         "accept = x0 & !x1\n"
     )
-    assert "formulas of 5 letters and values, more than 3" in decompose(EXACTLY_A).past_ltl("a.", [1], limit=3)
+    assert "formulas of 5 letters and values, more than 3" in Decomposition(EXACTLY_A).past_ltl("a.", [1], limit=3)
 
 
 def parsed(text):
@@ -232,7 +249,7 @@ def parsed(text):
     lines = [line.split(" = ", 1) for line in text.splitlines() if not line.startswith("#")]
     formulas = {}
     for name, line in lines:
-        formulas[name], rest = joined(re.findall(r'"[^"]*"|\w+|[()!&|]', line))
+        formulas[name], rest = joined(re.findall(r'"(?:[^"\\]|\\.)*"|\w+|[()!&|]', line))
         assert rest == []
     return formulas
 
@@ -269,7 +286,7 @@ def true_now(formula, letter, now, before, earlier):
     if kind == "atom":
         name = parts[0]
         known = {"true": True, "false": False, **now}
-        return known[name] if name in known else name.strip('"') == letter
+        return known[name] if name in known else (json.loads(name) if name[0] == '"' else name) == letter
     if kind == "Y":
         return before.get(parts[0], False)
     truths = [true_now(part, letter, now, before, earlier) for part in parts]
@@ -282,7 +299,7 @@ def true_now(formula, letter, now, before, earlier):
 
 def check_formulas(transitions, accepting, letters, length=5):
     """The formulas hold where the automaton accepts and the cascade has the values, after all words to a length."""
-    cascade = decompose(transitions)
+    cascade = Decomposition(transitions)
     text = cascade.past_ltl(letters, accepting, limit=10**6)
     assert (f"the empty word is {'accepted' if 0 in accepting else 'rejected'}") in text
     formulas = parsed(text)
@@ -318,7 +335,7 @@ def test_formulas_hold_after_the_words_that_the_automaton_accepts():
     checked = 0
     while checked < 25:
         transitions = mixture(RANDOM, int(RANDOM.integers(2, 7)), 2)
-        if decompose(transitions).is_aperiodic:
+        if Decomposition(transitions).is_aperiodic:
             check_formulas(transitions, RANDOM.choice(len(transitions), 2).tolist(), "ab")
             checked += 1
 
@@ -330,9 +347,72 @@ def test_formulas_of_mlregtest(shared_data):
 
 
 def test_long_cascades_are_summed_up():
-    chain = decompose(of_letters(np.minimum(np.arange(80) + 1, 79), range(80)))
+    chain = Decomposition(of_letters(np.minimum(np.arange(80) + 1, 79), range(80)))
     assert (
         chain.table("ab")
         == chain.past_ltl("ab")
         == f"# {chain.summary()}; more than 64 levels, which are not written out\n"
     )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_language_is_followed_by_its_minimal_automaton(seed):
+    dfa = random_dfa(seed, 6)
+    smallest = minimize(dfa)
+    cascade = decompose(dfa)
+    assert cascade.is_aperiodic == (cascade.degree == 1) == is_aperiodic(dfa)
+    for word in words("ab", 7):
+        coordinates = cascade.start
+        for letter in word:
+            coordinates = cascade.step(coordinates, dfa.alphabet.index(letter))
+        assert smallest.accepting[cascade.decode(coordinates)] == (cascade.decode(coordinates) in cascade.accepting)
+        assert (cascade.decode(coordinates) in cascade.accepting) == dfa.accepts(word)
+
+
+@pytest.mark.parametrize("pattern", ["(a|b)*abb", "a?b*", "(ab)*", "[ab]*a.*", "a.c|b", r"[\"'\\]+a"])
+def test_formulas_of_a_language_name_its_letters(pattern):
+    dfa = from_regex(pattern)
+    text = decompose(dfa).past_ltl()
+    formulas = parsed(text)
+    assert f"the empty word is {'accepted' if dfa.accepts('') else 'rejected'}" in text
+    for word in words(dfa.alphabet, 4):
+        now = {}
+        for letter in word:
+            before, now = now, {}
+            for name, formula in formulas.items():
+                now[name] = true_now(formula, str(letter), now, before, before.get(name, False))
+        assert not word or now["accept"] == dfa.accepts(word)
+
+
+def turn(*alphabet):
+    """The last letter is kept in mind, all others are forgotten."""
+    last = len(alphabet) - 1
+    table = np.array([[int(a == last) for a in range(len(alphabet))]] * 2)
+    return DFA(alphabet, table, np.array([False, True]))
+
+
+@pytest.mark.parametrize(
+    ("alphabet", "formula"),
+    [
+        ("ab", "b"),
+        (("open", "close"), "close"),
+        (("a", OTHER), "OTHER"),
+        (("a", "é c"), '"é c"'),
+        (("a", "S"), '"S"'),
+        (("a", 1), '"1"'),
+        ((1, (2, "x")), "\"(2, 'x')\""),
+        ((1, "1"), "\"'1'\""),  # as Python writes it, to tell it from the number
+        ((OTHER, "OTHER"), "\"'OTHER'\""),
+    ],
+)
+def test_letters_of_any_kind_are_written_so_that_they_can_be_told_apart(alphabet, formula):
+    cascade = decompose(turn(*alphabet))
+    assert f"x0 = {formula}\n" in cascade.past_ltl()
+    assert f"  set to 1: {formula}\n" in cascade.table()
+
+
+def test_other_names_and_states_can_be_given():
+    cascade = decompose(turn("a", "b"))
+    assert "x0 = yes\n" in cascade.past_ltl(["no", "yes"])
+    assert "accept = !x0\n" in cascade.past_ltl(accepting=[0])
+    assert "accept" not in Decomposition([[0, 1], [0, 1]]).past_ltl()

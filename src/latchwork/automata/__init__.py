@@ -1,8 +1,10 @@
-"""Languages as finite automata: regular expressions, operations, files, pictures."""
+"""Languages as finite automata: regular expressions, operations, files, pictures, cascades."""
 
+from latchwork.automata.aperiodic import Witness, group_witness, is_aperiodic, monoid_size
 from latchwork.automata.att import read_att, write_att
 from latchwork.automata.dfa import DFA, OTHER
 from latchwork.automata.drawing import draw
+from latchwork.automata.holonomy import Decomposition, decompose
 from latchwork.automata.interchange import from_automata_lib, to_automata_lib
 from latchwork.automata.machine import MooreMachine
 from latchwork.automata.minimal import minimize, reachable
@@ -28,19 +30,25 @@ __all__ = [
     "NFA",
     "OTHER",
     "BudgetError",
+    "Decomposition",
     "MooreMachine",
     "RegexError",
+    "Witness",
     "complement",
     "counterexample",
+    "decompose",
     "difference",
     "draw",
     "equivalent",
     "extend",
     "from_automata_lib",
     "from_regex",
+    "group_witness",
     "intersection",
+    "is_aperiodic",
     "is_empty",
     "minimize",
+    "monoid_size",
     "product",
     "reachable",
     "read_att",

@@ -1,12 +1,17 @@
-"""Aperiodicity: does any word permute states in a circle?"""
+"""Star-free or not: does any word permute states in a circle?"""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
-from numpy.typing import ArrayLike
+from latchwork.automata.dfa import DFA, Word
+from latchwork.automata.images import MAX_IMAGES, Images, Map
+from latchwork.automata.minimal import minimize
+from latchwork.automata.search import BudgetError
 
-from latchwork.automata.images import MAX_IMAGES, Images, Map, table_of
+MAX_MAPS = 100_000
+_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -14,65 +19,81 @@ class Witness:
     """A word that moves states in a circle of two or more.
 
     Arguments:
-        word: letters, as columns of the table.
+        word: its letters.
         states: q0, q1, … such that the word leads from each to the next and from the last to the first.
     """
 
-    word: tuple[int, ...]
+    word: Word
     states: tuple[int, ...]
 
     @property
     def period(self) -> int:
         return len(self.states)
 
+    def __str__(self) -> str:
+        more = [] if self.period <= _SHOWN else ["…"]
+        circle = " → ".join([*map(str, self.states[:_SHOWN]), *more, str(self.states[0])])
+        period = f" ({self.period} states)" if more else ""
+        return f"the word {_shown(self.word)} moves state {circle}{period}"
 
-def group_witness(transitions: ArrayLike, limit: int = MAX_IMAGES) -> Witness | None:
-    """None if the transition semigroup is aperiodic, else a word that moves two or more states in a circle.
 
-    The language of a minimal complete automaton is star-free exactly where this is None (Schützenberger).
+def group_witness(dfa: DFA, limit: int = MAX_IMAGES) -> Witness | None:
+    """None if the language is star-free, else a word that moves states of the minimal automaton in a circle.
 
-    Exact, without listing the semigroup. Let β_P be the bijection from the representative R of a class of images to P.
+    A language is star-free exactly where no word does that (Schützenberger). States are numbered as `minimize` does.
+
+    Exact, without listing the transition monoid. Let β_P be the bijection from the representative R of a class of
+    images to P.
     (1) Some edge P → N = P·a inside a class has a·β_P ≠ β_N. With u, v the words of β_P, β_N and z a word from N back
     to R, both u·a·z and v·z permute R, and differently: one of them is not the identity on R and moves states in a
     circle. (2) No edge has. Then a word that returns to P from P is the identity on P, by going along it edge by edge.
     If a word w moved q0 → q1 → … → q0, the images Q·w^k, which fall with k, would stop at some P = P·w that holds all
     q_i: w would permute P and not be the identity on it.
 
-    Arguments:
-        transitions: [S, A] the state after reading letter a in state q.
-        limit: the most images to look at; `ValueError` beyond (deciding aperiodicity is PSPACE-complete).
+    Arguments: limit is the most images of the set of states to look at (deciding this is PSPACE-complete).
+    Raises: BudgetError above `limit` images.
     """
-    images = Images(table_of(transitions), limit)
+    dfa = minimize(dfa)
+    images = Images(dfa.transitions.tolist(), limit)
     for block, column, image in images.inner_edges():
         if images.discrepancy(block, column) is not None:
             back = _way_back(images, image)
-            first = [*_tree_word(images, block), column, *back]
-            second = [*_tree_word(images, image), *back]
-            return _circle(images, images.family[block], first) or _circle(images, images.family[block], second)
+            for columns in ([*_tree_word(images, block), column, *back], [*_tree_word(images, image), *back]):
+                states = _circle(images, images.family[block], columns)
+                if states:
+                    return Witness(tuple(dfa.alphabet[images.column.index(c)] for c in columns), states)
     return None
 
 
-def is_aperiodic(transitions: ArrayLike, limit: int = MAX_IMAGES) -> bool:
-    """Whether no word moves two or more states in a circle; arguments as for `group_witness`."""
-    return group_witness(transitions, limit) is None
+def is_aperiodic(dfa: DFA, limit: int = MAX_IMAGES) -> bool:
+    """Whether the language is star-free; arguments and errors as for `group_witness`."""
+    return group_witness(dfa, limit) is None
 
 
-def monoid_size(transitions: ArrayLike, limit: int = 100_000) -> int | None:
-    """The number of maps of states that words (the empty one too) make; None where there are more than `limit`."""
-    table = table_of(transitions)
-    letters = {tuple(row[a] for row in table) for a in range(len(table[0]))}
-    identity = tuple(range(len(table)))
+def monoid_size(dfa: DFA, limit: int = MAX_MAPS) -> int:
+    """The size of the language's syntactic monoid: how many maps of the minimal automaton's states words make.
+
+    The empty word counts, too; there can be S^S maps.
+
+    Raises: BudgetError above `limit` maps.
+    """
+    dfa = minimize(dfa)
+    letters: set[Map] = set(map(tuple, dfa.transitions.T.tolist()))
+    identity: Map = tuple(range(dfa.n_states))
     found = {identity}
     queue = [identity]
     for map_ in queue:
         for letter in letters:
             longer = tuple([letter[state] for state in map_])
             if longer not in found:
+                if len(found) >= limit:
+                    raise BudgetError(
+                        f"words make more than {limit:,} maps of the {dfa.n_states:,} states; a larger limit may help,"
+                        " or a simpler language"
+                    )
                 found.add(longer)
                 queue.append(longer)
-                if len(found) > limit:
-                    return None
-    return len(found) if limit >= 1 else None
+    return len(found)
 
 
 def _tree_word(images: Images, block: int) -> list[int]:
@@ -101,8 +122,8 @@ def _way_back(images: Images, block: int) -> list[int]:
     return came[root]
 
 
-def _circle(images: Images, root: int, columns: list[int]) -> Witness | None:
-    """The circle that a word that returns to R moves states of R in; None where it moves none."""
+def _circle(images: Images, root: int, columns: list[int]) -> tuple[int, ...]:
+    """The circle that a word that returns to R moves states of R in; empty where it moves none."""
     moves: Map = images.points[root]
     for column in columns:
         moves = tuple(images.columns[column][state] for state in moves)
@@ -112,5 +133,13 @@ def _circle(images: Images, root: int, columns: list[int]) -> Witness | None:
             states = [start]
             while target[states[-1]] != start:
                 states.append(target[states[-1]])
-            return Witness(tuple(images.column.index(column) for column in columns), tuple(states))
-    return None
+            return tuple(states)
+    return ()
+
+
+def _shown(word: tuple[Hashable, ...]) -> str:
+    """A word as Python writes it, in one string where its letters are single characters, cut off when it is long."""
+    begin = word[:_SHOWN]
+    characters = [letter for letter in begin if isinstance(letter, str) and len(letter) == 1]
+    text = repr("".join(characters)) if len(characters) == len(begin) else repr(begin)
+    return text if len(word) <= _SHOWN else f"{text} … ({len(word)} letters)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from latchwork.automata.conditions import Conditions
@@ -105,6 +105,12 @@ def past_ltl(
         lines.append(f"# the empty word is {'accepted' if empty else 'rejected'}")
         lines.append(f"accept = {written(accept, False)}")
     return "\n".join(lines) + "\n"
+
+
+def letter_names(alphabet: Sequence[Hashable]) -> list[str]:
+    """Names for letters: strings as they are, others as Python writes them; all so where two had the same name."""
+    names = [letter if isinstance(letter, str) else repr(letter) for letter in alphabet]
+    return names if len(set(names)) == len(names) else [repr(letter) for letter in alphabet]
 
 
 def _names(letters: Sequence[str], count: int) -> list[str]:

@@ -19,38 +19,66 @@ level is split further: first the orbit, which permutations leave alone, then ne
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from latchwork.automata import cascade_text
+from latchwork.automata.dfa import DFA
 from latchwork.automata.images import MAX_IMAGES, Images, table_of
 from latchwork.automata.levels import KEEP, Action, Coordinates, Tiling
+from latchwork.automata.minimal import minimize
+from latchwork.automata.search import explore
 from latchwork.automata.walk import Walk
 
 MAX_CACHE = 100_000
 
 
 class Decomposition:
-    """A cascade that follows an automaton; made by `decompose`.
+    """A cascade that follows a machine: of the minimal automaton of a language if made by `decompose`.
+
+    States that the start does not lead to are left out.
 
     Coordinates are one value a level, the top level first. For the coordinates c that `encode` gives or `step` leads
     to from there, and every letter a, decode(step(c, a)) = transitions[decode(c), a]. Others may name no state
     (`ValueError`).
 
+    Arguments:
+        table: [S, A] the state after reading letter a in state q.
+        start: the state before the first letter.
+        limit: the most images of the set of states to list; there can be 2^S.
+        alphabet: the A letters, for texts; by default their numbers.
+        accepting: the accepting states, for formulas.
+
     Attributes:
         levels: what each level holds, from the top.
         start: the coordinates before the first letter, 0 everywhere.
+        letters: the names of the letters in texts: strings as they are, others as Python writes them.
+        accepting: as given.
         degree: the degree of the largest permutations of a level, 1 if there are none: vector units of this degree
             suffice. Not always the least: S₄ on four points has 4 here, though a larger cascade does with 3.
         walk, tiling: the blocks behind the levels.
+
+    Raises: ValueError for a table or a start that is none; BudgetError above `limit` images.
     """
 
-    def __init__(self, table: list[list[int]], start: int, limit: int) -> None:
-        self._names = _reachable(table, start)
-        index = {state: at for at, state in enumerate(self._names)}
-        self.walk = Walk(Images([[index[target] for target in table[state]] for state in self._names], limit), 0)
+    def __init__(
+        self,
+        table: ArrayLike,
+        start: int = 0,
+        limit: int = MAX_IMAGES,
+        alphabet: Sequence[Hashable] | None = None,
+        accepting: Collection[int] | None = None,
+    ) -> None:
+        rows = table_of(table)
+        if not 0 <= start < len(rows):
+            raise ValueError(f"start must be in 0 … {len(rows) - 1}, got {start}")
+        self.letters = cascade_text.letter_names(range(len(rows[0])) if alphabet is None else alphabet)
+        self.accepting = accepting
+        self._names, reached = explore(start, rows.__getitem__, len(rows[0]))
+        self.walk = Walk(Images(reached.tolist(), limit), 0)
         self.tiling = Tiling(self.walk)
         self.levels = self.tiling.levels
         self.start: Coordinates = (0,) * len(self.levels)
@@ -137,28 +165,37 @@ class Decomposition:
         values = self.levels[self.tiling.at[depth].start + stage].values
         return self.tiling.permuted(family, move.permuted, inner, values)
 
-    def table(self, letters: Sequence[str], limit: int = cascade_text.MAX_ATOMS) -> str:
+    def table(self, letters: Sequence[str] | None = None, limit: int = cascade_text.MAX_ATOMS) -> str:
         """The cascade in words: every level with its values and when it is set, kept and permuted.
 
         Arguments:
-            letters: a name for every letter.
+            letters: a name for every letter; its own by default.
             limit: the most letters and values in one condition; longer conditions are only measured. Cascades of more
                 than 64 levels are only summed up.
         """
-        return cascade_text.table(self, letters, limit)
+        return cascade_text.table(self, self.letters if letters is None else letters, limit)
 
     def past_ltl(
-        self, letters: Sequence[str], accepting: Collection[int] | None = None, limit: int = cascade_text.MAX_ATOMS
+        self,
+        letters: Sequence[str] | None = None,
+        accepting: Collection[int] | None = None,
+        limit: int = cascade_text.MAX_ATOMS,
     ) -> str:
         """The cascade as formulas of linear temporal logic over the past; `ValueError` where it holds a group.
 
         Arguments:
-            letters: a name for every letter.
-            accepting: states; adds `accept`, true after the words that lead to one of them.
+            letters: a name for every letter; its own by default.
+            accepting: states, the accepting ones by default; adds `accept`, true after the words that lead to one of
+                them.
             limit: the most letters and values in all formulas; longer texts are only measured. Cascades of more than
                 64 levels are only summed up.
         """
-        return cascade_text.past_ltl(self, letters, accepting, limit)
+        return cascade_text.past_ltl(
+            self,
+            self.letters if letters is None else letters,
+            self.accepting if accepting is None else accepting,
+            limit,
+        )
 
     def _stepped(self, values: Coordinates, column: int) -> Coordinates:
         old, new = 0, 0
@@ -204,31 +241,17 @@ class Decomposition:
         return tuple(values)
 
 
-def decompose(transitions: ArrayLike, start: int = 0, limit: int = MAX_IMAGES) -> Decomposition:
-    """The holonomy decomposition of a complete automaton; of the minimal one for what its language needs.
+def decompose(dfa: DFA, limit: int = MAX_IMAGES) -> Decomposition:
+    """The holonomy decomposition of the minimal automaton of a language; its states are those of `minimize`.
 
-    States that the start does not lead to are left out.
+    Scalar units suffice where its degree is 1, that is where the language is star-free.
 
-    Arguments:
-        transitions: [S, A] the state after reading letter a in state q.
-        start: the state before the first letter.
-        limit: the most images of the set of states to list; `ValueError` beyond. There can be 2^S.
+    Arguments: limit is the most images of the set of S states to list; there can be 2^S.
+    Raises: BudgetError above `limit` images.
     """
-    table = table_of(transitions)
-    if not 0 <= start < len(table):
-        raise ValueError(f"start must be in 0 … {len(table) - 1}, got {start}")
-    return Decomposition(table, start, limit)
-
-
-def _reachable(table: list[list[int]], start: int) -> list[int]:
-    states = list(dict.fromkeys([start]))
-    seen = {start}
-    for state in states:
-        for target in table[state]:
-            if target not in seen:
-                seen.add(target)
-                states.append(target)
-    return states
+    dfa = minimize(dfa)
+    accepting = np.flatnonzero(dfa.accepting).tolist()
+    return Decomposition(dfa.transitions, dfa.start, limit, dfa.alphabet, accepting)
 
 
 def _make_room(cache: dict[Any, Any]) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latchwork.automata.search import BudgetError
+
 MAX_IMAGES = 10_000
 Map = tuple[int, ...]
 
@@ -42,7 +44,7 @@ class Images:
 
     Arguments:
         table: [S][A] the state after reading letter a in state q.
-        limit: the most blocks to list; `ValueError` beyond.
+        limit: the most blocks to list; `BudgetError` beyond.
 
     Blocks are numbered in the order of a breadth-first search, Q first. Letters that act alike are one *column*.
 
@@ -75,7 +77,10 @@ class Images:
         def add(block: int) -> int:
             if block not in self.number:
                 if len(self.blocks) >= limit:
-                    raise ValueError(f"more than {limit} images of the {n_states} states; raise `limit` to go on")
+                    raise BudgetError(
+                        f"more than {limit:,} images of the {n_states:,} states; a larger limit may help, or a simpler"
+                        " language"
+                    )
                 self.number[block] = len(self.blocks)
                 self.blocks.append(block)
             return self.number[block]

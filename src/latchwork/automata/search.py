@@ -16,7 +16,7 @@ BUDGET = 20_000
 
 
 class BudgetError(ValueError):
-    """An automaton would have more states than allowed."""
+    """There would be more states of an automaton, or images or maps of them, than allowed."""
 
 
 def explore(

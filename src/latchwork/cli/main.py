@@ -13,6 +13,7 @@ import tyro
 import latchwork
 from latchwork.cli.bench import BENCH
 from latchwork.cli.compare import Compare
+from latchwork.cli.decompose import Decompose
 from latchwork.cli.demo import Demo
 from latchwork.cli.evaluate import Evaluate
 from latchwork.cli.generate import Generate
@@ -41,6 +42,7 @@ def commands() -> Any:
             task_commands(),
             tyro.conf.subcommand("task", description="List the tasks, or show what one of them asks for."),
         ],
+        Annotated[Decompose, tyro.conf.subcommand("decompose")],
         Annotated[
             BENCH,
             tyro.conf.subcommand(
