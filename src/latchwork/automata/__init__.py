@@ -2,11 +2,15 @@
 
 from latchwork.automata.aperiodic import Witness, group_witness, is_aperiodic, monoid_size
 from latchwork.automata.att import read_att, write_att
+from latchwork.automata.compiled import CompiledCascade
+from latchwork.automata.compiler import compile
 from latchwork.automata.dfa import DFA, OTHER
 from latchwork.automata.drawing import draw
+from latchwork.automata.equality import Equality, compare
 from latchwork.automata.holonomy import Decomposition, decompose
 from latchwork.automata.interchange import from_automata_lib, to_automata_lib
 from latchwork.automata.machine import MooreMachine
+from latchwork.automata.mealy import MealyMachine
 from latchwork.automata.minimal import minimize, reachable
 from latchwork.automata.nfa import NFA
 from latchwork.automata.operations import (
@@ -30,10 +34,15 @@ __all__ = [
     "NFA",
     "OTHER",
     "BudgetError",
+    "CompiledCascade",
     "Decomposition",
+    "Equality",
+    "MealyMachine",
     "MooreMachine",
     "RegexError",
     "Witness",
+    "compare",
+    "compile",
     "complement",
     "counterexample",
     "decompose",

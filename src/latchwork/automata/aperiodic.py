@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from latchwork.automata.dfa import DFA, Word
 from latchwork.automata.images import MAX_IMAGES, Images, Map
+from latchwork.automata.machine import IntArray
 from latchwork.automata.minimal import minimize
 from latchwork.automata.search import BudgetError
 
@@ -54,14 +55,19 @@ def group_witness(dfa: DFA, limit: int = MAX_IMAGES) -> Witness | None:
     Raises: BudgetError above `limit` images.
     """
     dfa = minimize(dfa)
-    images = Images(dfa.transitions.tolist(), limit)
+    return witness_of(dfa.transitions, dfa.alphabet, limit)
+
+
+def witness_of(transitions: IntArray, alphabet: Sequence[Hashable], limit: int = MAX_IMAGES) -> Witness | None:
+    """As `group_witness`, for a table [S, A] as it stands, all of whose states count."""
+    images = Images(transitions.tolist(), limit)
     for block, column, image in images.inner_edges():
         if images.discrepancy(block, column) is not None:
             back = _way_back(images, image)
             for columns in ([*_tree_word(images, block), column, *back], [*_tree_word(images, image), *back]):
                 states = _circle(images, images.family[block], columns)
                 if states:
-                    return Witness(tuple(dfa.alphabet[images.column.index(c)] for c in columns), states)
+                    return Witness(tuple(alphabet[images.column.index(c)] for c in columns), states)
     return None
 
 

@@ -20,6 +20,8 @@ Numbers = NDArray[np.float64]
 BUDGET = 100_000
 """How many meets and joins the gates may need before giving up, unless told otherwise."""
 
+_WIRE, _SCALAR, _VECTOR, _LOOKED_UP = 3.0, 10.0, 30.0, 0.8  # nanoseconds
+
 HIGH, LOW = 1.0, -1.0
 PASS, BLOCK = TRUE_VALUE, -TRUE_VALUE
 
@@ -30,7 +32,7 @@ class Blueprint:
 
     Arguments:
         structure: which gate reads what.
-        reset, set: of every unit, in the order of `structure.units()`: the tables of its terms, [P, A] for scalar units,
+        reset, set: of every unit, in the order of `structure.units()`: the tables of its terms, [P, A] for scalar,
             [P, A, n, n] and [P, A, n] for vector units.
         before, after: weight and bias of the reads of every stage, [reads, 2].
         start: [D] the state before the first letter.
@@ -44,11 +46,10 @@ class Blueprint:
     start: Numbers
 
     @property
-    def cost(self) -> int:
-        """Meets and joins for one letter."""
-        gates = sum(len(gate) - 1 for gate in self.structure.gates())
-        units = sum(2 * max(1, unit.degree) ** 2 * (2 * len(unit.gates) - 1) for unit in self.structure.units())
-        return gates + units
+    def cost(self) -> float:
+        """About how many nanoseconds a letter of a long word takes on one processor core (docs/decisions/0011)."""
+        wires = self.structure.n_wires + self.structure.n_readout_wires
+        return _WIRE * wires + sum(_unit_cost(unit) for unit in self.structure.units())
 
 
 def single_unit(matrices: BoolArray, start: BoolArray, outputs: Sequence[BoolArray]) -> Blueprint:
@@ -86,7 +87,10 @@ def cascade(decomposition: Decomposition, outputs: Sequence[set[int]], budget: i
     Raises: BudgetError beyond the budget.
     """
     conditions = Conditions(decomposition)
-    before, holders, levels, made = Circuit(), [], [], {}
+    before = Circuit()
+    holders: list[Holder] = []
+    levels: list[_Level] = []
+    made: dict[int, int] = {}
     first = 0
     for number, level in enumerate(decomposition.levels):
         terms: dict[int, dict[int, Action]] = {}  # {gate: {letter: what the level does if the gate is true}}
@@ -106,14 +110,21 @@ def cascade(decomposition: Decomposition, outputs: Sequence[set[int]], budget: i
         holders.append(holder)
         if before.cost > budget:
             raise BudgetError(
-                f"the gates of the first {number + 1} of {decomposition.n_levels} levels need more than {budget:,} meets "
-                'and joins; use units="vector", or a larger budget'
+                f"the gates of the first {number + 1} of {decomposition.n_levels} levels need more than {budget:,} "
+                'meets and joins; use units="vector", or a larger budget'
             )
     after = Circuit()
     seen: dict[int, int] = {}
     wires = [after.formula(conditions.formulas, conditions.standing(states), holders, seen) for states in outputs]
     start = [x for holder in holders for unit in holder.units for x in unit.coordinates(0)]
     return _assembled(decomposition.n_letters, levels, before, after, wires, np.array(start))
+
+
+def _unit_cost(unit: Terms) -> float:
+    if not unit.degree:
+        return _SCALAR + 2 * _WIRE * len(unit.gates)
+    matrix = unit.degree**2
+    return _VECTOR + _LOOKED_UP * matrix if unit.gates == (TRUE,) else _VECTOR + _WIRE * matrix * len(unit.gates)
 
 
 @dataclass
@@ -154,7 +165,7 @@ def _level(unit: Unit, terms: dict[int, dict[int, Action]], holder: Holder, plac
             else:
                 permutation = action.permutation or tuple(range(n))
                 for value, image in enumerate(permutation):
-                    reset[(*at, image, value)] = PASS
+                    reset[term, letter, image, value] = PASS
     return _Level(unit, list(terms), reset, set_)
 
 
@@ -246,4 +257,3 @@ def _depths(circuit: Circuit) -> list[int]:
     for number in range(len(circuit.nodes)):
         depths.append(1 + max((depths[i] for i in _inputs(circuit, number)), default=-1))
     return depths
-

@@ -1,7 +1,7 @@
 """Circuits of meets and joins over what units hold: how the levels of a cascade know about one another.
 
-Truth is a number: at least 2 for true, at most −2 for false; meet is *and*, join is *or*. States lie in [−1, 1], strictly
-inside, so where a gate meets a state nothing ties. A read is affine in one state: it says on which side of a threshold
+Truth is a number: at least 2 for true, at most −2 for false; meet is *and*, join is *or*. States lie in
+[−1, 1], so where a gate meets a state nothing ties. A read is affine in one state: it says on which side of a threshold
 the state lies.
 """
 
@@ -20,7 +20,6 @@ FALSE, TRUE = 0, 1
 _FAN_IN = 4  # of a gate: larger ones become trees, so that gates of one depth are computed together
 
 Kind = Literal["and", "or"]
-
 
 
 @dataclass(frozen=True)
@@ -155,9 +154,7 @@ class Circuit:
         sign = -1 if no else 1
         join = self.every if no else self.some
         if unit.vector:
-            return join(
-                self._read(unit, Read(unit.first + value, sign * TRUE_VALUE, 0.0)) for value in sorted(values)
-            )
+            return join(self._read(unit, Read(unit.first + value, sign * TRUE_VALUE, 0.0)) for value in sorted(values))
         parts = []
         for low, high in _runs(values):
             ends = [self._side(unit, low, 1 * sign), self._side(unit, high + 1, -1 * sign)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import safetensors
@@ -23,7 +23,7 @@ from latchwork.ops.scan import check_flags, minmax_matrix_scan, minmax_scan
 from latchwork.ops.table import minmax_table_scan
 
 _FORMAT = "latchwork-cascade-1"
-_BLOCK_ELEMENTS = 1 << 20  # of all wires, or of R, over the steps that are computed together
+_BLOCK_ELEMENTS = 1 << 22  # of all wires, or of R, over the steps that are computed together
 
 
 class CompiledCascade(nn.Module):
@@ -43,6 +43,9 @@ class CompiledCascade(nn.Module):
         structure: gates and units, without numbers.
     """
 
+    place: Tensor
+    outputs: Tensor
+
     def __init__(
         self,
         structure: Structure,
@@ -61,7 +64,7 @@ class CompiledCascade(nn.Module):
         self.start = nn.Parameter(torch.zeros(structure.n_states))
         self.stages = nn.ModuleList(_Stage(stage, structure.n_letters) for stage in structure.stages)
         self.readout = LatticeGates(structure.readout)
-        order = [c for stage in self.stages for c in stage.coordinates]
+        order = [c for stage in self._stages for c in stage.coordinates]
         self.register_buffer("place", torch.tensor(order, dtype=torch.int64).argsort(), persistent=False)
         self.register_buffer("outputs", torch.tensor(structure.outputs), persistent=False)
 
@@ -78,7 +81,7 @@ class CompiledCascade(nn.Module):
         tables = zip(blueprint.reset, blueprint.set, strict=True)
         with torch.no_grad():
             cascade.start.copy_(torch.from_numpy(blueprint.start))
-            for stage, before, after in zip(cascade.stages, blueprint.before, blueprint.after, strict=True):
+            for stage, before, after in zip(cascade._stages, blueprint.before, blueprint.after, strict=True):
                 stage.fill([next(tables) for _ in stage.units], before, after)
         return cascade
 
@@ -136,7 +139,7 @@ class CompiledCascade(nn.Module):
 
     def read(self, state: Tensor) -> Tensor:
         """The scores [B, C] at a state [B, D]: of the empty word at the initial one."""
-        rows = [state.to(self.start.dtype).T[stage.own] for stage in self.stages]
+        rows = [state.to(self.start.dtype).T[stage.own] for stage in self._stages]
         return self._scores(rows or [state.new_zeros(0, len(state), dtype=self.start.dtype)]).T
 
     def decide(self, scores: Tensor) -> Tensor:
@@ -236,6 +239,10 @@ class CompiledCascade(nn.Module):
         return f"{units}{degree} in {len(self.stages)} stages, {self.n_gates} gates, {shown(self.alphabet)}"
 
     @property
+    def _stages(self) -> list[_Stage]:
+        return cast("list[_Stage]", list(self.stages))
+
+    @property
     def _wide(self) -> torch.dtype:
         return torch.promote_types(self.start.dtype, torch.float32)
 
@@ -262,7 +269,7 @@ class CompiledCascade(nn.Module):
 
     def _blocks(self, letters: Tensor, mask: Tensor | None) -> Iterable[tuple[Tensor, Tensor | None]]:
         """The letters cut in time: what is computed together fits into a cache."""
-        size = max([1, *(stage.elements for stage in self.stages)]) + self.structure.n_wires
+        size = max([1, *(stage.elements for stage in self._stages)]) + self.structure.n_wires
         time = max(1, _BLOCK_ELEMENTS // max(1, size * len(letters)))
         for start in range(0, max(1, letters.shape[1]), time):
             yield letters[:, start : start + time], None if mask is None else mask[:, start : start + time]
@@ -271,7 +278,7 @@ class CompiledCascade(nn.Module):
         """The states after every letter, [coordinates, B·T] for every stage, and the last ones [B, D]."""
         wires, filled = _wires(self.structure.n_wires, letters.numel(), self.start), 2
         rows, last = [], []
-        for stage in self.stages:
+        for stage in self._stages:
             x, end, filled = stage(wires, filled, letters, state, mask)
             rows.append(x)
             last.append(end)
@@ -285,7 +292,7 @@ class CompiledCascade(nn.Module):
     def _scores(self, rows: list[Tensor]) -> Tensor:
         """The wires of the outputs, [C, M], from the states of every stage."""
         wires, filled = _wires(self.structure.n_readout_wires, rows[0].shape[1], self.start), 2
-        for stage, x in zip(self.stages, rows, strict=False):
+        for stage, x in zip(self._stages, rows, strict=False):
             filled = stage.after(x, wires, filled)
         self.readout(wires, filled)
         return wires[self.outputs]
@@ -294,15 +301,20 @@ class CompiledCascade(nn.Module):
 class _Stage(nn.Module):
     """Units that depend on the stages above only."""
 
+    terms: Tensor
+    wires: Tensor
+    own: Tensor
+
     def __init__(self, stage: Stage, n_letters: int) -> None:
         super().__init__()
         self.gates = LatticeGates(stage.gates)
         scalars = [unit for unit in stage.units if not unit.degree]
-        self.vectors = nn.ModuleList(_VectorUnit(unit, n_letters) for unit in stage.units if unit.degree)
+        vectors = [_VectorUnit(unit, n_letters) for unit in stage.units if unit.degree]
+        self.vectors = nn.ModuleList(vectors)
         self.units = stage.units
         self.n_scalars = len(scalars)
         self.coordinates = [unit.first for unit in scalars]
-        self.coordinates += [vector.first + i for vector in self.vectors for i in range(vector.degree)]
+        self.coordinates += [vector.first + i for vector in vectors for i in range(vector.degree)]
         terms = [wire for unit in scalars for wire in unit.gates]
         ends = np.cumsum([len(unit.gates) for unit in scalars])
         if scalars:
@@ -322,7 +334,7 @@ class _Stage(nn.Module):
         if scalars:
             self.reset.copy_(torch.from_numpy(np.concatenate([r for r, _ in scalars])))
             self.set.copy_(torch.from_numpy(np.concatenate([s for _, s in scalars])))
-        for vector, (r, s) in zip(self.vectors, tables[self.n_scalars :], strict=True):
+        for vector, (r, s) in zip(self._vectors, tables[self.n_scalars :], strict=True):
             vector.reset.copy_(torch.from_numpy(r))
             vector.set.copy_(torch.from_numpy(s))
         self.before.numbers.copy_(torch.from_numpy(before))
@@ -341,7 +353,7 @@ class _Stage(nn.Module):
             x.append(here.permute(2, 0, 1))
             last.append(end)
         first = self.n_scalars
-        for vector in self.vectors:
+        for vector in self._vectors:
             here, end = vector(wires, letters, own[:, first : first + vector.degree], mask)
             x.append(here.permute(2, 0, 1))
             last.append(end)
@@ -351,6 +363,10 @@ class _Stage(nn.Module):
             earlier = torch.cat([own.to(rows.dtype).T.unsqueeze(2), rows], 2)[:, :, : letters.shape[1]]
             filled = self.before(earlier.flatten(1), wires, filled)
         return rows.flatten(1), torch.cat(last, 1), filled
+
+    @property
+    def _vectors(self) -> list[_VectorUnit]:
+        return cast("list[_VectorUnit]", list(self.vectors))
 
     def _tables(self, wires: Tensor, letters: Tensor) -> tuple[Tensor, Tensor]:
         """r and s [B, T, D], joined over the terms of every unit."""
@@ -364,6 +380,8 @@ class _Stage(nn.Module):
 
 class _VectorUnit(nn.Module):
     """A vector unit whose R and s are looked up by letter, where there is more than one term through gates."""
+
+    wires: Tensor
 
     def __init__(self, unit: Terms, n_letters: int) -> None:
         super().__init__()
@@ -386,6 +404,8 @@ class _VectorUnit(nn.Module):
 
 class _Reads(nn.Module):
     """Affine reads of single coordinates: on which side of a threshold a state lies."""
+
+    rows: Tensor
 
     def __init__(self, coordinates: Sequence[int], own: Sequence[int]) -> None:
         super().__init__()

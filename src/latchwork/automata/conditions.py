@@ -38,7 +38,7 @@ class Conditions:
         return {action: self._for_letters(action, diagrams) for action in actions}
 
     def by_column(self, level: int) -> list[dict[Action, int]]:
-        """What the level does on the letters of every column, each with the formula of earlier values of upper levels."""
+        """What the level does on letters of each column, with the formulas of earlier values of upper levels."""
         diagrams = [self._before(level, column) for column in range(len(self._cascade.walk.images.columns))]
         found = {}
         for diagram in set(diagrams):

@@ -199,9 +199,7 @@ def encode(
         return np.array([columns[symbol] for symbol in symbols], dtype=np.int64)
     except (KeyError, TypeError):  # TypeError: not hashable, so in no alphabet
         position, symbol = next((t, s) for t, s in enumerate(symbols) if not _is_key(s, columns, other))
-        raise ValueError(
-            f"symbol {symbol!r} at position {position} is not in the alphabet {shown(alphabet)}"
-        ) from None
+        raise ValueError(f"symbol {symbol!r} at position {position} is not in the alphabet {shown(alphabet)}") from None
 
 
 def shown(alphabet: tuple[Hashable, ...], most: int = 20) -> str:

@@ -14,7 +14,7 @@ from latchwork.automata.machine import MooreMachine
 from latchwork.automata.search import BudgetError
 
 PAIRS = 100_000
-_ELEMENTS = 1 << 20  # of all wires, over the steps that are computed together
+_ELEMENTS = 1 << 23  # of all wires, over the steps that are computed together
 
 
 @dataclass(frozen=True)

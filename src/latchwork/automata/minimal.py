@@ -3,49 +3,63 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latchwork.automata.dfa import DFA
-from latchwork.automata.machine import IntArray
+from latchwork.automata.machine import IntArray, MooreMachine
 from latchwork.automata.search import explore
 
 
 def reachable(dfa: DFA) -> DFA:
     """The part that words lead to, its states numbered in breadth-first order from the start."""
-    rows = dfa.transitions.tolist()
-    kept, table = explore(dfa.start, rows.__getitem__, dfa.n_symbols)
+    kept, table = _reached(dfa.transitions, dfa.start)
     return DFA(dfa.alphabet, table, dfa.accepting[kept], 0, dfa.other)
 
 
-def minimize(dfa: DFA) -> DFA:
+@overload
+def minimize(machine: DFA) -> DFA: ...
+@overload
+def minimize(machine: MooreMachine) -> MooreMachine: ...
+def minimize(machine: DFA | MooreMachine) -> DFA | MooreMachine:
     """The smallest automaton of the same language, its states numbered in breadth-first order from the start.
 
-    Over one alphabet, in one order, equal languages give equal tables.
+    Over one alphabet, in one order, equal languages give equal tables. Likewise for the outputs of a Moore machine.
     """
-    dfa = reachable(dfa)
-    blocks = partition(dfa)
+    labels = machine.accepting if isinstance(machine, DFA) else machine.outputs
+    kept, table = _reached(machine.transitions, machine.start)
+    blocks = partition(table, labels[kept])
     members = np.unique(blocks, return_index=True)[1]  # one state of each block stands for all
-    return reachable(
-        DFA(dfa.alphabet, blocks[dfa.transitions[members]], dfa.accepting[members], int(blocks[dfa.start]), dfa.other)
-    )
+    some, table = _reached(blocks[table[members]], int(blocks[0]))
+    which = np.array(kept)[members][some]
+    if isinstance(machine, DFA):
+        return DFA(machine.alphabet, table, machine.accepting[which], 0, machine.other)
+    return MooreMachine(table, machine.outputs[which], 0)
 
 
-def partition(dfa: DFA) -> IntArray:
-    """The block of each state, [S]: two states share one when the same words lead from both to acceptance.
+def _reached(transitions: IntArray, start: int) -> tuple[list[int], IntArray]:
+    """The states that words lead to, in breadth-first order, and the table between them."""
+    return explore(start, transitions.tolist().__getitem__, transitions.shape[1])
+
+
+def partition(transitions: IntArray, labels: NDArray[np.generic]) -> IntArray:
+    """The block of each state, [S]: two states share one when the same words lead from both to the same labels.
 
     Partition refinement (Hopcroft, 1971): blocks are split by which of their states lead into a splitter; of two halves
     the smaller one becomes a splitter, so a state is in at most log2 S + 1 of them.
     """
-    columns = np.unique(dfa.transitions, axis=1).T if dfa.n_symbols else dfa.transitions.T
+    n_states, n_symbols = transitions.shape
+    columns = np.unique(transitions, axis=1).T if n_symbols else transitions.T
     inverse = [_sources(column) for column in columns]  # letters that act alike count once
-    yes, no = set(np.flatnonzero(dfa.accepting).tolist()), set(np.flatnonzero(~dfa.accepting).tolist())
-    blocks = [block for block in (yes, no) if block]
-    block_of = [0] * dfa.n_states
+    blocks = [set(np.flatnonzero(labels == label).tolist()) for label in np.unique(labels)]
+    block_of = [0] * n_states
     for number, block in enumerate(blocks):
         for state in block:
             block_of[state] = number
-    waiting = {min(range(len(blocks)), key=lambda number: len(blocks[number]))} if len(blocks) > 1 else set()
+    # All but the largest block split the others; a single one would split nothing.
+    waiting = set(range(len(blocks))) - {max(range(len(blocks)), key=lambda number: len(blocks[number]))}
     while waiting:
         splitter = list(blocks[waiting.pop()])
         for sources in inverse:

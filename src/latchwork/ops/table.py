@@ -47,7 +47,12 @@ def minmax_table_scan(
     inputs = (R, s, state)
     plain = all(not a.requires_grad for a in inputs) or not torch.is_grad_enabled()
     # The kernel compares, and comparing does not carry NaN on.
-    if plain and R.device.type == "cpu" and not torch.compiler.is_compiling() and not any(a.isnan().any() for a in inputs):
+    if (
+        plain
+        and R.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and not any(a.isnan().any() for a in inputs)
+    ):
         return _kernel(R, s, letters, state, mask)
     time = max(1, _SPREAD_ELEMENTS // max(1, len(letters) * R[0].numel()))
     parts = []
