@@ -301,6 +301,7 @@ def test_a_diverging_loss_is_one_clear_line(tmp_path):
         "view",
         "task",
         "task sequences",
+        "decompose",
         "bench",
         *(f"bench {what}" for what in ("scan", "step", "decode", "memory", "scaling", "gpu")),
         "info",
