@@ -327,7 +327,7 @@ def test_what_cannot_be_compiled_is_refused():
         compile("a*b")
     with pytest.raises(ValueError, match="units must be one of 'auto', 'scalar', 'vector', 'mixed', got 'scalars'"):
         compile(from_regex("a", "a"), "scalars")
-    with pytest.raises(ValueError, match="not star-free.*the word 'a' moves state 0 → 1 → 0, a group of 2"):
+    with pytest.raises(ValueError, match=r"not star-free.*the word 'a' moves state 0 → 1 → 0, a group of 2"):
         compile(from_regex("(aa)*", "ab"), "scalar")
     with pytest.raises(BudgetError, match="levels need more than 3 meets"):
         compile(from_regex("(a|b)*abbaab", "ab"), "scalar", budget=3)

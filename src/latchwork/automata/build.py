@@ -20,7 +20,7 @@ Numbers = NDArray[np.float64]
 BUDGET = 100_000
 """How many meets and joins the gates may need before giving up, unless told otherwise."""
 
-_WIRE, _SCALAR, _VECTOR, _LOOKED_UP = 3.0, 10.0, 30.0, 0.8  # nanoseconds
+_WIRE, _SCALAR, _VECTOR, _LOOKED_UP = 3.0, 10.0, 15.0, 1.0  # nanoseconds
 
 HIGH, LOW = 1.0, -1.0
 PASS, BLOCK = TRUE_VALUE, -TRUE_VALUE
@@ -49,19 +49,21 @@ class Blueprint:
     def cost(self) -> float:
         """About how many nanoseconds a letter of a long word takes on one processor core (docs/decisions/0011)."""
         wires = self.structure.n_wires + self.structure.n_readout_wires
-        return _WIRE * wires + sum(_unit_cost(unit) for unit in self.structure.units())
+        units = zip(self.structure.units(), self.reset, self.set, strict=True)
+        return _WIRE * wires + sum(_unit_cost(*unit) for unit in units)
 
 
-def single_unit(matrices: BoolArray, start: BoolArray, outputs: Sequence[BoolArray]) -> Blueprint:
+def single_unit(matrices: BoolArray, start: BoolArray, outputs: Sequence[BoolArray], exclusive: bool) -> Blueprint:
     """One vector unit that has a place for every state, high where a run may be.
 
     Arguments:
         matrices: [A, S, S] whether letter a leads to state i from state k.
         start: [S] where runs begin.
         outputs: for every output [S] the states that give it.
+        exclusive: whether a run is in exactly one state at a time.
     """
     n_letters, n = matrices.shape[:2]
-    unit = Unit(n, True, 0, 0)
+    unit = Unit(n, True, 0, 0, exclusive)
     after = Circuit()
     wires = [after.has_place(unit, np.flatnonzero(states).tolist()) for states in outputs]
     # A place that no state leads to has to be set low; the others are low where all states before are.
@@ -120,11 +122,13 @@ def cascade(decomposition: Decomposition, outputs: Sequence[set[int]], budget: i
     return _assembled(decomposition.n_letters, levels, before, after, wires, np.array(start))
 
 
-def _unit_cost(unit: Terms) -> float:
+def _unit_cost(unit: Terms, reset: Numbers, set_: Numbers) -> float:
     if not unit.degree:
         return _SCALAR + 2 * _WIRE * len(unit.gates)
-    matrix = unit.degree**2
-    return _VECTOR + _LOOKED_UP * matrix if unit.gates == (TRUE,) else _VECTOR + _WIRE * matrix * len(unit.gates)
+    if unit.gates != (TRUE,):
+        return _VECTOR + _WIRE * unit.degree**2 * len(unit.gates)
+    decisive = float((reset > set_[..., None]).sum(dtype=np.int64)) / max(1, reset.shape[1])
+    return _VECTOR + _LOOKED_UP * (unit.degree + decisive)
 
 
 @dataclass

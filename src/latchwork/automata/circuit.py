@@ -31,12 +31,14 @@ class Unit:
         vector: whether it is a vector unit.
         first: the number of its first coordinate among those of all units.
         stage: the number of units, one above another, that what it does depends on.
+        exclusive: whether exactly one place of a vector unit is high, as it is unless the unit stands for an NFA.
     """
 
     size: int
     vector: bool
     first: int
     stage: int
+    exclusive: bool = True
 
     @property
     def width(self) -> int:
@@ -149,8 +151,8 @@ class Circuit:
         return self._gate("or", inputs, FALSE, TRUE)
 
     def _one_of(self, unit: Unit, values: set[int], no: bool) -> int:
-        if no and len(values) > unit.size // 2:
-            values, no = set(range(unit.size)) - values, False
+        if unit.exclusive and len(values) > unit.size // 2:
+            values, no = set(range(unit.size)) - values, not no
         sign = -1 if no else 1
         join = self.every if no else self.some
         if unit.vector:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -130,7 +131,7 @@ class CompiledCascade(nn.Module):
         found, state = [], self._checked(letters, state, mask)
         for here, keep in self._blocks(letters, mask):
             rows, state = self._advance(here, state, keep)
-            found.append(self._ordered(rows).view(self.n_states, *here.shape))
+            found.append(torch.cat(rows)[self.place])
         return torch.cat(found, 2).permute(1, 2, 0), state
 
     def initial(self, batch: int) -> Tensor:
@@ -275,7 +276,7 @@ class CompiledCascade(nn.Module):
             yield letters[:, start : start + time], None if mask is None else mask[:, start : start + time]
 
     def _advance(self, letters: Tensor, state: Tensor, mask: Tensor | None) -> tuple[list[Tensor], Tensor]:
-        """The states after every letter, [coordinates, B·T] for every stage, and the last ones [B, D]."""
+        """The states after every letter, [coordinates, B, T] for every stage, and the last ones [B, D]."""
         wires, filled = _wires(self.structure.n_wires, letters.numel(), self.start), 2
         rows, last = [], []
         for stage in self._stages:
@@ -283,15 +284,13 @@ class CompiledCascade(nn.Module):
             rows.append(x)
             last.append(end)
         if not rows:
-            return [self.start.new_zeros(0, letters.numel())], state
+            return [self.start.new_zeros(0, *letters.shape)], state
         return rows, torch.cat(last, 1)[:, self.place]
 
-    def _ordered(self, rows: list[Tensor]) -> Tensor:
-        return torch.cat(rows)[self.place]
-
     def _scores(self, rows: list[Tensor]) -> Tensor:
-        """The wires of the outputs, [C, M], from the states of every stage."""
-        wires, filled = _wires(self.structure.n_readout_wires, rows[0].shape[1], self.start), 2
+        """The wires of the outputs, [C, M], from the states [coordinates, …] of every stage, M in each row."""
+        count = math.prod(rows[0].shape[1:])
+        wires, filled = _wires(self.structure.n_readout_wires, count, self.start), 2
         for stage, x in zip(self._stages, rows, strict=False):
             filled = stage.after(x, wires, filled)
         self.readout(wires, filled)
@@ -343,7 +342,7 @@ class _Stage(nn.Module):
     def forward(
         self, wires: Tensor, filled: int, letters: Tensor, state: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor, int]:
-        """The states after every letter, [coordinates, B·T], the last ones, and how many wires are filled then."""
+        """The states after every letter, [coordinates, B, T], the last ones, and how many wires are filled then."""
         filled = self.gates(wires, filled)
         own = state[:, self.own]
         x, last = [], []
@@ -358,11 +357,11 @@ class _Stage(nn.Module):
             x.append(here.permute(2, 0, 1))
             last.append(end)
             first += vector.degree
-        rows = torch.cat(x)
+        rows = x[0] if len(x) == 1 else torch.cat(x)
         if len(self.before):
             earlier = torch.cat([own.to(rows.dtype).T.unsqueeze(2), rows], 2)[:, :, : letters.shape[1]]
-            filled = self.before(earlier.flatten(1), wires, filled)
-        return rows.flatten(1), torch.cat(last, 1), filled
+            filled = self.before(earlier, wires, filled)
+        return rows, torch.cat(last, 1), filled
 
     @property
     def _vectors(self) -> list[_VectorUnit]:
@@ -418,9 +417,10 @@ class _Reads(nn.Module):
         return len(self.rows)
 
     def forward(self, rows: Tensor, wires: Tensor, filled: int) -> int:
-        """Read the rows of coordinates [coordinates, M] into the next wires; returns how many are filled then."""
+        """Read the states [coordinates, …] into the next wires [·, M]; returns how many are filled then."""
         end = filled + len(self)
-        wires[filled:end] = rows.index_select(0, self.rows) * self.numbers[:, :1] + self.numbers[:, 1:]
+        chosen = rows.index_select(0, self.rows).view(len(self), wires.shape[1])
+        wires[filled:end] = chosen * self.numbers[:, :1] + self.numbers[:, 1:]
         return end
 
 

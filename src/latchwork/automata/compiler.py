@@ -108,8 +108,8 @@ def _vector(machine: DFA | NFA | MooreMachine) -> Blueprint:
         # R[i, k]: some run goes from k over the letter and then ε-arcs to i.
         steps = np.array([(moves.astype(np.float32) @ machine.closure) > 0 for moves in machine.transitions])
         starts = np.asarray(machine.closure[machine.starts].any(axis=0))
-        return single_unit(steps.reshape(letters, n, n).transpose(0, 2, 1), starts, [machine.accepting])
-    return single_unit(_matrices(machine.transitions), np.arange(n) == machine.start, _outputs(machine))
+        return single_unit(steps.reshape(letters, n, n).transpose(0, 2, 1), starts, [machine.accepting], False)
+    return single_unit(_matrices(machine.transitions), np.arange(n) == machine.start, _outputs(machine), True)
 
 
 def _matrices(transitions: IntArray) -> BoolArray:

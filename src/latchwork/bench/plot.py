@@ -9,7 +9,13 @@ from latchwork.bench.rows import title as title_of
 from latchwork.chart import BLUE, GREY, ORANGE, blank, to_svg
 
 _COLOURS = (GREY, ORANGE, "#2da44e", "#8250df", "#bf3989", "#6e7781")
-_LABELS = {"s": "seconds", "s/step": "seconds a step", "s/token": "seconds a token", "B": "bytes"}
+_LABELS = {
+    "s": "seconds",
+    "s/step": "seconds a step",
+    "s/token": "seconds a token",
+    "s/letter": "seconds a letter",
+    "B": "bytes",
+}
 
 
 def ratios(title: str, rows: Sequence[Row]) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Unit = Literal["s", "s/step", "s/token", "B"]
+Unit = Literal["s", "s/step", "s/token", "s/letter", "B"]
 
 HEAD = ["what", "ours", "against", "theirs", "ratio"]
 
@@ -21,7 +21,7 @@ class Row:
     """Of the data; empty where two shapes are compared."""
     dtype: str = "float32"
     unit: Unit = "s"
-    """Of `ours` and `theirs`: seconds, seconds a step or token, or bytes."""
+    """Of `ours` and `theirs`: seconds, seconds a step, token or letter, or bytes."""
     ours: float | None = None
     against: str
     """The limit or peer."""

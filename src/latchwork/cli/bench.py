@@ -162,6 +162,22 @@ class BenchMemory(_Bench):
 
 
 @dataclass(kw_only=True)
+class BenchAutomata(_Sized):
+    """Compiled cascades, against looking states up in the automaton's table."""
+
+    repeats: int = 10
+    """Timed calls of each side, taken in turns; medians are shown."""
+
+    name = "automata"
+    draw = plot.ratios
+
+    def rows(self) -> Iterator[Row]:
+        from latchwork.bench import automata
+
+        return automata.bench_automata(automata.QUICK if self.quick else automata.FULL, self.repeats)
+
+
+@dataclass(kw_only=True)
 class BenchGpu(_Sized):
     """The scan on an NVIDIA GPU, against copies of as many bytes."""
 
@@ -183,5 +199,6 @@ BENCH = Union[  # noqa: UP007
     Annotated[BenchDecode, tyro.conf.subcommand("decode")],
     Annotated[BenchMemory, tyro.conf.subcommand("memory")],
     Annotated[BenchScaling, tyro.conf.subcommand("scaling")],
+    Annotated[BenchAutomata, tyro.conf.subcommand("automata")],
     Annotated[BenchGpu, tyro.conf.subcommand("gpu")],
 ]

@@ -1,7 +1,9 @@
 """The scan of one vector unit whose steps are letters: R and s are looked up in tables and never spread over time.
 
 A unit of degree 136 over 10^6 letters would need 70 GB for R spread over time; the table of a letter stays in the
-cache. Where gradients are wanted, and off the CPU, R is spread over a few steps at a time and the scan does the rest.
+cache. An entry R[i, k] ≤ s[i] can never decide anything, so it is left out: for a deterministic automaton n of n²
+entries are left. Where gradients are wanted, and off the CPU, R is spread over a few steps at a time and the scan does
+the rest.
 """
 
 from __future__ import annotations
@@ -75,19 +77,25 @@ def _spread(R, s, letters, state, mask) -> tuple[Tensor, Tensor]:  # noqa: N803
 
 def _kernel(R, s, letters, state, mask) -> tuple[Tensor, Tensor]:  # noqa: N803
     """On the CPU and without gradients: tables in the dtype of states, one row of the batch a thread at a time."""
-    wide = state.dtype
-    columns = R.to(wide).transpose(1, 2).contiguous()  # [A, k, i]: what state k gives to all i lies side by side
-    sets, letters, start = s.to(wide).contiguous(), letters.long().contiguous(), state.contiguous()
+    wide, dtype = state.dtype, s.dtype
+    letters = letters.long()
+    if letters.numel() < len(R):  # few steps, and getting tables ready would take longer than they do
+        used, letters = letters.unique(return_inverse=True)
+        R, s = R[used], s[used]  # noqa: N806
+    letters, start, sets = letters.contiguous(), state.contiguous(), s.to(wide).contiguous()
+    decisive = s.unsqueeze(-1) < R
+    begins = torch.nn.functional.pad(decisive.sum(-1).flatten().cumsum(0), (1, 0))
+    columns, values = decisive.nonzero()[:, 2].contiguous(), R[decisive].to(wide)
     batch, time = letters.shape
     x = torch.empty(batch, time, s.shape[1], dtype=wide)
-    fields = [0, batch, time, s.shape[1], *(a.data_ptr() for a in (columns, sets, letters, start, x))]
-    fields.append(0 if mask is None else mask.data_ptr())
+    addresses = [a.data_ptr() for a in (begins, columns, values, sets, letters, start, x)]
+    fields = [0, batch, time, s.shape[1], *addresses, 0 if mask is None else mask.data_ptr()]
     if x.numel():
         team = importlib.import_module("latchwork.ops.team")
         block = (ctypes.c_int64 * len(fields))(*fields)
         team.run(_compiled(wide).address, block, min(batch, team.size()))
     last = x[:, -1].clone() if time else state.clone()
-    return x.to(s.dtype), last
+    return x.to(dtype), last
 
 
 @functools.cache

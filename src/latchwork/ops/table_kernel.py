@@ -1,7 +1,8 @@
 """The kernel of `latchwork.ops.table`, as numba compiles it: a thread takes a word at a time and follows it.
 
-It gets the address of a block of int64: what is to be done next, B, T, n, then the addresses of the columns of R
-[A, n, n], of s [A, n], letters [B, T], the states before [B, n], x [B, T, n], and the mask [B, T] or 0.
+It gets the address of a block of int64: what is to be done next, B, T, n, then the addresses of what is left of R
+(where the entries of each row begin [A·n + 1], their columns, their values), of s [A, n], letters [B, T], the states
+before [B, n], x [B, T, n], and the mask [B, T] or 0.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ def table_kernel(dtype: torch.dtype) -> CFunc:
 def _body(real):
     def table(a):
         batch, time, n = a[1], a[2], a[3]
-        columns, sets, letters = as_pointer(a[4], real), as_pointer(a[5], real), as_pointer(a[6], int64)
-        start, x, mask = as_pointer(a[7], real), as_pointer(a[8], real), as_pointer(a[9], uint8)
+        begins, columns, values = as_pointer(a[4], int64), as_pointer(a[5], int64), as_pointer(a[6], real)
+        sets, letters = as_pointer(a[7], real), as_pointer(a[8], int64)
+        start, x, mask = as_pointer(a[9], real), as_pointer(a[10], real), as_pointer(a[11], uint8)
         while True:
             row = fetch_add(a, int64(1))
             if row >= batch:
@@ -31,20 +33,18 @@ def _body(real):
             for t in range(time):
                 at = row * time + t
                 new, old = at * n, (at - 1) * n
-                letter = letters[at]
-                if a[9] != 0 and mask[at] == 0:
-                    for i in range(n):
-                        x[new + i] = start[row * n + i] if t == 0 else x[old + i]
-                    continue
+                kept = a[11] != 0 and mask[at] == 0
+                first = letters[at] * n
                 for i in range(n):
-                    x[new + i] = sets[letter * n + i]
-                for k in range(n):
-                    before = start[row * n + k] if t == 0 else x[old + k]
-                    column = (letter * n + k) * n
-                    for i in range(n):
-                        met = columns[column + i]
-                        met = met if met < before else before
-                        joined = x[new + i]
-                        x[new + i] = met if met > joined else joined
+                    if kept:
+                        joined = start[row * n + i] if t == 0 else x[old + i]
+                    else:
+                        joined = sets[first + i]
+                        for entry in range(begins[first + i], begins[first + i + 1]):
+                            k = columns[entry]
+                            before = start[row * n + k] if t == 0 else x[old + k]
+                            met = values[entry] if values[entry] < before else before
+                            joined = met if met > joined else joined
+                    x[new + i] = joined
 
     return table
