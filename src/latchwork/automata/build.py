@@ -21,6 +21,7 @@ BUDGET = 100_000
 """How many meets and joins the gates may need before giving up, unless told otherwise."""
 
 _WIRE, _SCALAR, _VECTOR, _LOOKED_UP = 3.0, 10.0, 15.0, 1.0  # nanoseconds
+_READY = 1e-4  # and for each number in a table that is got ready in every call
 
 HIGH, LOW = 1.0, -1.0
 PASS, BLOCK = TRUE_VALUE, -TRUE_VALUE
@@ -128,7 +129,7 @@ def _unit_cost(unit: Terms, reset: Numbers, set_: Numbers) -> float:
     if unit.gates != (TRUE,):
         return _VECTOR + _WIRE * unit.degree**2 * len(unit.gates)
     decisive = float((reset > set_[..., None]).sum(dtype=np.int64)) / max(1, reset.shape[1])
-    return _VECTOR + _LOOKED_UP * (unit.degree + decisive)
+    return _VECTOR + _LOOKED_UP * (unit.degree + decisive) + _READY * reset.size
 
 
 @dataclass
