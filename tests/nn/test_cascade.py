@@ -181,13 +181,16 @@ def test_inits_are_what_their_names_say():
     assert unit.reset.weight.std().item() == pytest.approx(small, rel=0.02)
     assert unit.set.weight.abs().max().item() == pytest.approx(400**-0.5, rel=0.01)
     assert unit.out.weight.std().item() == pytest.approx(2 / (2 * 300**0.5), rel=0.02)
+    unit = Cascade(CascadeConfig(d_model=400, n_units=300, init="keep")).layers[0].unit
+    assert (unit.set.bias.unique().tolist(), unit.reset.bias.unique().tolist()) == ([-1.0], [1.0])
+    assert unit.reset.weight.std().item() == pytest.approx(small, rel=0.02)
     for init in ("small_init", "kaiming"):
         unit = Cascade(CascadeConfig(d_model=400, n_units=300, init=init)).layers[0].unit
         assert unit.set.bias.unique().tolist() == unit.reset.bias.unique().tolist() == [0.0]
         assert unit.set.weight.std().item() == pytest.approx(unit.reset.weight.std().item(), rel=0.02)
 
 
-@pytest.mark.parametrize("init", ["small_init", "kaiming", "asymmetric"])
+@pytest.mark.parametrize("init", ["small_init", "kaiming", "asymmetric", "keep"])
 def test_vector_units_start_ready_to_permute_or_to_keep_with_a_low_set_and_unequal_states(init):
     model = Cascade(CascadeConfig(**SMALL, degree=3, init=init))
     unit = model.layers[0].unit

@@ -7,7 +7,7 @@ import math
 from typing import Any, Literal, get_args, get_type_hints
 
 Conv = Literal["basic", "gated"]
-Init = Literal["small_init", "kaiming", "asymmetric"]
+Init = Literal["small_init", "kaiming", "asymmetric", "keep"]
 Norm = Literal["layernorm", "rmsnorm", "none"]
 FeedForward = Literal["gated", "basic"]
 Activation = Literal["relu", "gelu", "silu", "tanh", "sigmoid"]
@@ -30,8 +30,9 @@ class CascadeConfig:
     conv: Conv = "basic"
     """How the previous and this input are mixed: one matrix over both, or a learned gate a channel."""
     init: Init = "asymmetric"
-    """How the reset and set projections start: small normal, Kaiming uniform, or set larger than reset. Vector units
-    start ready to permute or to keep, with a low set, in any case."""
+    """How the reset and set projections start: small normal, Kaiming uniform, set above reset (nearly every step sets
+    the state), or reset above set (nearly every step keeps it). Vector units start ready to permute or to keep, with a
+    low set, in any case."""
     norm: Norm = "layernorm"
     """Normalisation before each part of a layer and at the end."""
     ffn: FeedForward = "gated"

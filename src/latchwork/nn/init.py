@@ -21,16 +21,25 @@ def output_init_(linear: nn.Linear, n_layers: int) -> None:
 
 
 def reset_set_init_(reset: nn.Linear, set_: nn.Linear, config: CascadeConfig) -> None:
-    """The projections to R and s. `asymmetric` lifts s above r, so that at first every step of a scalar unit writes."""
+    """The projections to R and s.
+
+    `asymmetric` lifts s above r, so that at first every step of a scalar unit writes; `keep` lifts r above s, so that
+    most steps keep and gradients reach far back (docs/decisions/0004-induction-heads.md).
+    """
     if config.init == "small_init":
         small_init_(reset)
         small_init_(set_)
     elif config.init == "kaiming":
         _kaiming_(reset, 0.0)
         _kaiming_(set_, 0.0)
-    else:
+    elif config.init == "asymmetric":
         small_init_(reset)
         _kaiming_(set_, 1.0)
+    else:
+        small_init_(reset)
+        if config.degree == 1:
+            nn.init.constant_(reset.bias, 1.0)
+        _kaiming_(set_, -1.0)
     vector_init_(reset, set_, config.degree)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from latchwork.nn.config import CascadeConfig
 from latchwork.training.recipe import Recipe
 
-INDUCTION_MODEL = CascadeConfig.small(init="small_init")
-INDUCTION_RECIPE = Recipe(lr=3e-3, validate_every=100, patience=None)
-"""One scored step a sequence: with the asymmetric init hardly any step holds at first, so hardly any gradient comes
-back from there (docs/decisions/0004-induction-heads.md)."""
+INDUCTION_MODEL = CascadeConfig.small(init="keep")
+INDUCTION_RECIPE = Recipe(validate_every=50, patience=None)
+"""One scored step a sequence: where hardly any step keeps at first, hardly any gradient comes back from there
+(docs/decisions/0004-induction-heads.md)."""
 
 TEXT_MODEL = CascadeConfig(d_model=192, n_layers=3, n_units=384, dropout=0.35)
 TEXT_RECIPE = Recipe(
