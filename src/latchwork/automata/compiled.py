@@ -120,7 +120,7 @@ class CompiledCascade(nn.Module):
         scores, state = [], self._checked(letters, state, mask)
         for here, keep in self._blocks(letters, mask):
             rows, state = self._advance(here, state, keep)
-            scores.append(self._scores(rows).view(-1, *here.shape))
+            scores.append(self._scores(rows).view(len(self.outputs), *here.shape))
         return torch.cat(scores, 2).permute(1, 2, 0), state
 
     def features(
@@ -374,7 +374,7 @@ class _Stage(nn.Module):
         found = []
         for table in (self.reset, self.set):
             rows = joined("or", torch.minimum(table.index_select(1, flat), gates), self.terms)
-            found.append(rows.view(-1, *letters.shape).permute(1, 2, 0))
+            found.append(rows.view(len(rows), *letters.shape).permute(1, 2, 0))
         return found[0], found[1]
 
 
@@ -395,7 +395,7 @@ class _VectorUnit(nn.Module):
         """Its states after every letter [B, T, n] and the last ones [B, n]."""
         if self.unconditional:
             return minmax_table_scan(self.reset[0], self.set[0], letters, state, mask=mask)
-        gates = wires.index_select(0, self.wires).view(-1, *letters.shape, 1)
+        gates = wires.index_select(0, self.wires).view(len(self.wires), *letters.shape, 1)
         s = torch.minimum(self.set[:, letters], gates).amax(0).unsqueeze(2)
         r = torch.minimum(self.reset[:, letters], gates.unsqueeze(-1)).amax(0).unsqueeze(2)
         x, last = minmax_matrix_scan(r, s, state.unsqueeze(1), mask=mask)
