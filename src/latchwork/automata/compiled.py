@@ -325,7 +325,7 @@ class _Stage(nn.Module):
         self.reset = nn.Parameter(torch.zeros(len(terms), n_letters))
         self.set = nn.Parameter(torch.zeros(len(terms), n_letters))
         self.before, self.after = _Reads(stage.before, self.coordinates), _Reads(stage.after, self.coordinates)
-        widest = max((unit.degree**2 * len(unit.gates) for unit in stage.units), default=0)
+        widest = max((vector.elements for vector in vectors), default=0)
         self.elements = max(widest, 2 * len(terms) + len(self.coordinates))
 
     def fill(self, tables: Sequence[tuple[np.ndarray, np.ndarray]], before: np.ndarray, after: np.ndarray) -> None:
@@ -388,6 +388,7 @@ class _VectorUnit(nn.Module):
         self.first, self.degree = unit.first, unit.degree
         self.register_buffer("wires", torch.tensor(unit.gates), persistent=False)
         self.unconditional = unit.gates == (1,)
+        self.elements = unit.degree if self.unconditional else unit.degree**2 * len(unit.gates)  # of a step
         self.reset = nn.Parameter(torch.zeros(len(unit.gates), n_letters, unit.degree, unit.degree))
         self.set = nn.Parameter(torch.zeros(len(unit.gates), n_letters, unit.degree))
 

@@ -12,7 +12,7 @@ from typing import cast
 import tyro
 
 from latchwork.automata import CompiledCascade
-from latchwork.cli.display import say
+from latchwork.cli.display import say, set_threads
 from latchwork.cli.lines import Piece, Work, judge_lines
 
 
@@ -37,7 +37,11 @@ class Run:
     prefixes: bool = False
     """Print for every line T or F (or the output of a Moore machine) after each of its letters."""
 
+    threads: int = 1
+    """Threads to compute with; one leaves the others to what is before and behind in a pipe."""
+
     def run(self) -> int:
+        set_threads(self.threads)
         if self.count + self.verdicts + self.prefixes > 1:
             raise ValueError("--count, --verdicts and --prefixes are different things to print; choose one")
         cascade = CompiledCascade.load(self.cascade)
