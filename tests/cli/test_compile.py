@@ -27,7 +27,9 @@ def test_a_pattern_becomes_a_file_that_is_proved_equal(tmp_path):
     assert result.stderr == ""
     assert result.stdout == (
         "states     4, 4 after minimisation; letters {'a', 'b'}\n"
-        "units      1 of degree up to 4, in stages: 1\n"
+        "units      1\n"
+        "degree     4\n"
+        "stages     1\n"
         "gates      0\n"
         "parameters 46\n"
         "equality   proved for every word, by the 4 pairs of states that words lead to\n"

@@ -149,7 +149,7 @@ def test_names_that_what_is_read_at_once_cuts_are_put_together(folder, inside, c
         assert inside("named.safetensors", "cut.txt", "--count", "True") == 0
         said = capsys.readouterr()
         assert said.out == "1\n"
-        assert said.err.startswith("1 lines, 50,002 letters, ")
+        assert said.err.startswith("1 line, 50,002 letters, ")
 
 
 def test_moore_machines_give_their_outputs(folder, inside, capsys):

@@ -104,6 +104,11 @@ class CompiledCascade(nn.Module):
         """Meets and joins of two wires."""
         return sum(len(gate) - 1 for gate in self.structure.gates())
 
+    @property
+    def width(self) -> int:
+        """About how many numbers are computed together for one letter."""
+        return max([1, *(stage.elements for stage in self._stages)]) + self.structure.n_wires
+
     def forward(
         self, letters: Tensor, state: Tensor | None = None, *, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -269,8 +274,7 @@ class CompiledCascade(nn.Module):
 
     def _blocks(self, letters: Tensor, mask: Tensor | None) -> Iterable[tuple[Tensor, Tensor | None]]:
         """The letters cut in time: what is computed together fits into a cache."""
-        size = max([1, *(stage.elements for stage in self._stages)]) + self.structure.n_wires
-        time = max(1, _BLOCK_ELEMENTS // max(1, size * len(letters)))
+        time = max(1, _BLOCK_ELEMENTS // max(1, self.width * len(letters)))
         for start in range(0, max(1, letters.shape[1]), time):
             yield letters[:, start : start + time], None if mask is None else mask[:, start : start + time]
 

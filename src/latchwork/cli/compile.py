@@ -83,9 +83,7 @@ def _print(facts: dict[str, Any], letters: str) -> None:
     proof = f"proved for every word, by the {facts['pairs'] or 0:,} pairs of states that words lead to"
     lines = {
         "states": f"{states}; letters {letters}",
-        "units": f"{facts['units']:,} of degree up to {facts['degree']:,}, in stages: {facts['stages']:,}",
-        "gates": f"{facts['gates']:,}",
-        "parameters": f"{facts['parameters']:,}",
+        **{name: f"{facts[name]:,}" for name in ("units", "degree", "stages", "gates", "parameters")},
         "equality": proof if facts["proved_equal"] else f"not proved and not tested: {facts['unproved']}",
         "file": f"{facts['file']}, {facts['bytes']:,} bytes",
     }

@@ -109,5 +109,7 @@ def _prefixes(judged: Iterable[list[Piece]]) -> Iterator[str]:
 
 
 def _say(work: Work) -> None:
+    counts = (work.lines, "line"), (work.letters, "letter")
     rate = work.letters / work.seconds if work.seconds else 0
-    say(f"{work.lines:,} lines, {work.letters:,} letters, {rate:,.0f} letters/s")
+    lines, letters = (f"{count:,} {name}{'s' * (count != 1)}" for count, name in counts)
+    say(f"{lines}, {letters}, {rate:,.0f} letters/s")
