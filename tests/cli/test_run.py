@@ -44,8 +44,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def inside(folder, monkeypatch):
-    """Call the command in this process and in the folder."""
+def inside(folder, monkeypatch, threads):
+    """Call the command in this process and in the folder; afterwards there are as many threads as before."""
     monkeypatch.chdir(folder)
     return lambda *arguments: main(["run", *arguments])
 
