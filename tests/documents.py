@@ -109,7 +109,7 @@ def comparable(text: str) -> str:
         line = re.sub(r"\bstep [\d,]+ · epoch \S+ · validation accuracy \S+", "step N · validation accuracy N", line)
         line = re.sub(r"\b(after) [\d,]+( updates)?", r"\1 N\2", line).removesuffix(" · best")
         line = re.sub(r"\bloss\S* +\d\S*", "loss N", line)
-        line = re.sub(r"[\d,.]+( tokens/s| MiB| s\b|K\b)", r"N\1", line)
+        line = re.sub(r"[\d,.]+( tokens/s| letters/s| MiB| s\b|K\b)", r"N\1", line)
         line = re.sub(r"^(speed|updates) .*", r"\1 N", line)
         if not lines or line != lines[-1]:
             lines.append(line)

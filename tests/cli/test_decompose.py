@@ -70,7 +70,7 @@ def test_machines_get_the_same_as_json(folder):
         "levels": [{"values": 2, "kind": "permutation", "degree": 2}] * 3,
         "past_ltl": None,
     }
-    facts = json.loads(latchwork(["--regex", ".*a", "--json", "True"], folder).stdout)
+    facts = json.loads(latchwork([".*a", "--json", "True"], folder).stdout)
     assert facts["letters"] == ["\n", "a", "OTHER"]
     assert facts["star_free"] is True
     assert facts["witness"] is None
@@ -87,12 +87,27 @@ def test_large_monoids_are_not_counted(folder, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["monoid_size"] is None
 
 
+def test_a_language_is_a_file_if_it_ends_in_att_unless_an_option_says_what_it_is(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    (folder / "abb").write_bytes((folder / "abb.att").read_bytes())
+    said = []
+    for arguments in (["abb.att"], ["--att", "abb.att"], ["--att", "abb"]):
+        assert main(["decompose", *arguments]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] == said[2]
+    assert main(["decompose", "--regex", "abb.att", "--json", "True"]) == 0
+    assert json.loads(capsys.readouterr().out)["minimal_states"] == 9
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "decompose takes an .att file or --regex, one of the two"),
-        (["abb.att", "--regex", "a"], "decompose takes an .att file or --regex, one of the two"),
-        (["abb.att", "--alphabet", "ab"], "--alphabet goes with --regex"),
+        ([], "give one regular expression or .att file: by itself, or behind"),
+        (
+            ["abb.att", "--regex", "a"],
+            "give one regular expression or .att file: by itself, or behind",
+        ),
+        (["abb.att", "--alphabet", "ab"], "--alphabet goes with a regular expression"),
         (["absent.att"], "No such file"),
         (["broken.att"], "broken.att, line 2: a state is a whole number, got 'one'"),
         (["--regex", "(a"], "unterminated subpattern, at position 0"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -103,6 +103,11 @@ class CompiledCascade(nn.Module):
         """Meets and joins of two wires."""
         return sum(len(gate) - 1 for gate in self.structure.gates())
 
+    @property
+    def width(self) -> int:
+        """About how many numbers are computed together for one letter."""
+        return max([1, *(stage.elements for stage in self._stages)]) + self.structure.n_wires
+
     def forward(
         self, letters: Tensor, state: Tensor | None = None, *, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -116,21 +121,13 @@ class CompiledCascade(nn.Module):
         Returns: scores [B, T, C], and the state after the last letter [B, D] in float32, or float64 in float64.
         Raises: TypeError, ValueError where the parts do not fit together.
         """
-        scores, state = [], self._checked(letters, state, mask)
-        for here, keep in self._blocks(letters, mask):
-            rows, state = self._advance(here, state, keep)
-            scores.append(self._scores(rows).view(len(self.outputs), *here.shape))
-        return torch.cat(scores, 2).permute(1, 2, 0), state
+        return self._run(letters, state, mask, self._scores)
 
     def features(
         self, letters: Tensor, state: Tensor | None = None, *, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """What all units hold after every letter, [B, T, D], for layers on top; otherwise as `forward`."""
-        found, state = [], self._checked(letters, state, mask)
-        for here, keep in self._blocks(letters, mask):
-            rows, state = self._advance(here, state, keep)
-            found.append(torch.cat(rows)[self.place])
-        return torch.cat(found, 2).permute(1, 2, 0), state
+        return self._run(letters, state, mask, lambda rows: torch.cat(rows)[self.place])
 
     def initial(self, batch: int) -> Tensor:
         """The state before the first letter, [B, D]."""
@@ -266,12 +263,30 @@ class CompiledCascade(nn.Module):
             raise ValueError(f"state must be {wanted}, got {state.dtype} {tuple(state.shape)}")
         return state
 
-    def _blocks(self, letters: Tensor, mask: Tensor | None) -> Iterable[tuple[Tensor, Tensor | None]]:
-        """The letters cut in time: what is computed together fits into a cache."""
-        size = max([1, *(stage.elements for stage in self._stages)]) + self.structure.n_wires
-        time = max(1, _BLOCK_ELEMENTS // max(1, size * len(letters)))
-        for start in range(0, max(1, letters.shape[1]), time):
-            yield letters[:, start : start + time], None if mask is None else mask[:, start : start + time]
+    def _run(
+        self,
+        letters: Tensor,
+        state: Tensor | None,
+        mask: Tensor | None,
+        read: Callable[[list[Tensor]], Tensor],
+    ) -> tuple[Tensor, Tensor]:
+        """What `read` makes of the states after every letter, [B, T, …], and the last states [B, D].
+
+        Words and time are cut, so that what is computed together fits into a cache.
+        """
+        state = self._checked(letters, state, mask)
+        together = max(1, _BLOCK_ELEMENTS // self.width)
+        found, last = [], []
+        for first in range(0, max(1, len(letters)), together):
+            words = slice(first, first + together)
+            x, end = [], state[words]
+            for here, keep in _cut(letters[words], None if mask is None else mask[words], together):
+                rows, end = self._advance(here, end, keep)
+                y = read(rows)
+                x.append(y.view(len(y), *here.shape))
+            found.append(torch.cat(x, 2))
+            last.append(end)
+        return torch.cat(found, 1).permute(1, 2, 0), torch.cat(last)
 
     def _advance(self, letters: Tensor, state: Tensor, mask: Tensor | None) -> tuple[list[Tensor], Tensor]:
         """The states after every letter, [coordinates, B, T] for every stage, and the last ones [B, D]."""
@@ -293,3 +308,11 @@ class CompiledCascade(nn.Module):
             filled = stage.after(x, wires, filled)
         self.readout(wires, filled)
         return wires[self.outputs]
+
+
+def _cut(letters: Tensor, mask: Tensor | None, together: int) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """The letters [B, T] and their mask cut in time, about `together` letters at once."""
+    time = max(1, together // max(1, len(letters)))
+    for start in range(0, max(1, letters.shape[1]), time):
+        here = slice(start, start + time)
+        yield letters[:, here], None if mask is None else mask[:, here]

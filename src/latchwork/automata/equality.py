@@ -14,7 +14,7 @@ from latchwork.automata.machine import MooreMachine
 from latchwork.automata.search import BudgetError
 
 PAIRS = 100_000
-_ELEMENTS = 1 << 23  # of all wires, over the steps that are computed together
+_ELEMENTS = 1 << 23  # of states, tables and wires, over the steps that are computed together
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def compare(cascade: CompiledCascade, machine: DFA | MooreMachine, budget: int =
     states, at = cascade.initial(1), np.array([moore.start])
     known = {_key(states)[0] + at.tobytes(): 0}
     came: list[tuple[int, int]] = [(-1, -1)]  # the pair and the letter before each pair
-    together = max(1, _ELEMENTS // max(1, n_letters * cascade.structure.n_wires))
+    together = max(1, _ELEMENTS // max(1, n_letters * cascade.width))
     first = 0  # the number of the first pair of `states`
     while len(at):
         wrong = np.flatnonzero(cascade.decide(cascade.read(states)).cpu().numpy() != expected[at])

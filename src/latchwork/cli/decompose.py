@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import tyro
 
 from latchwork.automata import (
     DFA,
@@ -14,27 +11,20 @@ from latchwork.automata import (
     Decomposition,
     Witness,
     decompose,
-    from_regex,
     group_witness,
     minimize,
     monoid_size,
-    read_att,
 )
 from latchwork.cli.display import print_json
+from latchwork.cli.language import OfLanguage
 
 _MAX_MAPS = 10_000
 
 
-@dataclass
-class Decompose:
-    """Say whether a language is star-free and what cascade recognises it; of an .att file or a regular expression."""
+@dataclass(kw_only=True)
+class Decompose(OfLanguage):
+    """Say whether a language is star-free and what cascade recognises it; of a regular expression or an .att file."""
 
-    file: tyro.conf.Positional[Path | None] = None
-    """An automaton in the AT&T text format."""
-    regex: str | None = None
-    """A regular expression in Python's syntax, in place of a file."""
-    alphabet: str | None = None
-    """The letters of the regular expression; by default those that it tells apart, and one for all others."""
     limit: int = 10_000
     """The most images of the set of states to list."""
     json: bool = False
@@ -43,7 +33,7 @@ class Decompose:
     def run(self) -> int:
         if self.limit < 1:
             raise ValueError(f"limit must be at least 1 image, got {self.limit}")
-        dfa = self._automaton()
+        dfa = self.automaton()
         smallest = minimize(dfa)
         witness = group_witness(smallest, self.limit)
         cascade = decompose(smallest, self.limit)
@@ -53,15 +43,6 @@ class Decompose:
         else:
             _print(dfa, smallest, size, witness, cascade)
         return 0
-
-    def _automaton(self) -> DFA:
-        if (self.file is None) == (self.regex is None):
-            raise ValueError("decompose takes an .att file or --regex, one of the two")
-        if self.file is not None:
-            if self.alphabet is not None:
-                raise ValueError("--alphabet goes with --regex; a file names its letters itself")
-            return read_att(self.file)
-        return from_regex(self.regex or "", self.alphabet)
 
 
 def _monoid_size(dfa: DFA) -> int | None:

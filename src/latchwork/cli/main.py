@@ -13,12 +13,14 @@ import tyro
 import latchwork
 from latchwork.cli.bench import BENCH
 from latchwork.cli.compare import Compare
+from latchwork.cli.compile import Compile
 from latchwork.cli.decompose import Decompose
 from latchwork.cli.demo import Demo
 from latchwork.cli.evaluate import Evaluate
 from latchwork.cli.generate import Generate
 from latchwork.cli.info import Info
 from latchwork.cli.options import one_of
+from latchwork.cli.run import Run
 from latchwork.cli.settings import with_settings
 from latchwork.cli.sweep import Sweep
 from latchwork.cli.task import task_commands
@@ -42,6 +44,8 @@ def commands() -> Any:
             task_commands(),
             tyro.conf.subcommand("task", description="List the tasks, or show what one of them asks for."),
         ],
+        Annotated[Compile, tyro.conf.subcommand("compile")],
+        Annotated[Run, tyro.conf.subcommand("run")],
         Annotated[Decompose, tyro.conf.subcommand("decompose")],
         Annotated[
             BENCH,
