@@ -219,6 +219,7 @@ def test_words_in_pieces_and_padded_give_the_same_bits(units):
         pieces.append(scores)
     assert torch.equal(torch.cat(pieces, 1), whole)
     assert torch.equal(state, last)
+    assert torch.equal(cascade.advance(letters), last)
     mask = torch.rand(5, 200) < 0.6
     scores, end = cascade(letters, mask=mask)
     for row in range(5):

@@ -129,6 +129,10 @@ class CompiledCascade(nn.Module):
         """What all units hold after every letter, [B, T, D], for layers on top; otherwise as `forward`."""
         return self._run(letters, state, mask, lambda rows: torch.cat(rows)[self.place])
 
+    def advance(self, letters: Tensor, state: Tensor | None = None, *, mask: Tensor | None = None) -> Tensor:
+        """The state after the last letter alone, [B, D], which `read` judges; otherwise as `forward`."""
+        return self._run(letters, state, mask, lambda rows: rows[0][:0])[1]
+
     def initial(self, batch: int) -> Tensor:
         """The state before the first letter, [B, D]."""
         return self.start.to(self._wide).expand(batch, -1)
@@ -162,10 +166,7 @@ class CompiledCascade(nn.Module):
     def judge(self, words: Iterable[Iterable[Hashable]]) -> Tensor:
         """For each of many words whether it is accepted, or the output after it, [B]; errors as for `encode`."""
         codes, mask = self.encode(words)
-        state = self.initial(len(codes))
-        if codes.shape[1]:
-            state = self(codes, state, mask=mask)[1]
-        return self.decide(self.read(state))
+        return self.decide(self.read(self.advance(codes, mask=mask)))
 
     @torch.no_grad()
     def verdicts(self, word: Iterable[Hashable]) -> BoolArray:
@@ -281,14 +282,14 @@ class CompiledCascade(nn.Module):
             words = slice(first, first + together)
             x, end = [], state[words]
             for here, keep in _cut(letters[words], None if mask is None else mask[words], together):
-                rows, end = self._advance(here, end, keep)
+                rows, end = self._after(here, end, keep)
                 y = read(rows)
                 x.append(y.view(len(y), *here.shape))
             found.append(torch.cat(x, 2))
             last.append(end)
         return torch.cat(found, 1).permute(1, 2, 0), torch.cat(last)
 
-    def _advance(self, letters: Tensor, state: Tensor, mask: Tensor | None) -> tuple[list[Tensor], Tensor]:
+    def _after(self, letters: Tensor, state: Tensor, mask: Tensor | None) -> tuple[list[Tensor], Tensor]:
         """The states after every letter, [coordinates, B, T] for every stage, and the last ones [B, D]."""
         wires, filled = new_wires(self.structure.n_wires, letters.numel(), self.start), 2
         rows, last = [], []

@@ -69,7 +69,7 @@ def compare(cascade: CompiledCascade, machine: DFA | MooreMachine, budget: int =
             part = slice(start, start + together)
             count = len(at[part])
             letters = torch.arange(n_letters, device=states.device).repeat(count)
-            after = cascade(letters[:, None], states[part].repeat_interleave(n_letters, 0))[1]
+            after = cascade.advance(letters[:, None], states[part].repeat_interleave(n_letters, 0))
             targets = moore.transitions[at[part]].ravel()
             for row, (key, target) in enumerate(zip(_key(after), targets, strict=True)):
                 pair = key + target.tobytes()
