@@ -1,0 +1,6 @@
+"""What holds for a trained cascade at every length: bounds of its states, gradients of its states."""
+
+from latchwork.verify.bounds import Interval, bounds
+from latchwork.verify.gradient import StateGradient, state_gradient
+
+__all__ = ["Interval", "StateGradient", "bounds", "state_gradient"]
