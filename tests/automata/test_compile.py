@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from hypothesis import HealthCheck, given, settings
 from languages import random_dfa, random_nfa
@@ -298,9 +300,60 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
         CompiledCascade.load(tmp_path / "none.safetensors")
 
 
+WRONG = [
+    (("labels",), [1.5], "labels must be integers"),
+    (("labels",), [None], "labels must be integers"),
+    (("alphabet",), "ab", "the alphabet must be a list"),
+    (("other",), 1, "`other` true or false"),
+    (("structure", "outputs"), [1.0], "a list of whole numbers"),
+    (("structure", "outputs"), "1", "a list of whole numbers"),
+    (("structure", "outputs"), [True], "a list of whole numbers"),
+    (("structure", "n_letters"), float("inf"), "a list of whole numbers"),
+    (("structure", "stages", 0, "units", 0, "degree"), -3, "a list of whole numbers"),
+    (("structure", "stages", 2, "units", 0, "degree"), 10**15, "numbers are needed"),  # would not fit into memory
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), WRONG)
+def test_files_with_wrong_fields_are_refused(path, value, message, tmp_path):
+    file = tmp_path / "c.safetensors"
+    compile(from_regex("a*b", "ab"), "scalar").save(file)
+    with safetensors.safe_open(file, framework="pt") as opened:
+        metadata = opened.metadata()
+    facts = json.loads(metadata["cascade"])
+    place = facts
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    metadata["cascade"] = json.dumps(facts)
+    safetensors.torch.save_file(safetensors.torch.load_file(file), file, metadata)
+    with pytest.raises(ValueError, match=f"is damaged: .*{message}"):
+        CompiledCascade.load(file)
+
+
+def test_files_with_numbers_of_other_kinds_are_refused(tmp_path):
+    file = tmp_path / "c.safetensors"
+    compile(from_regex("a*b", "ab"), "scalar").save(file)
+    with safetensors.safe_open(file, framework="pt") as opened:
+        metadata = opened.metadata()
+    tensors = safetensors.torch.load_file(file)
+    for changed in (
+        {name: tensor.to(torch.complex64) for name, tensor in tensors.items()},
+        {**tensors, "start": tensors["start"].double()},
+    ):
+        safetensors.torch.save_file(changed, file, metadata)
+        with pytest.raises(ValueError, match="is damaged: all numbers must be of one dtype"):
+            CompiledCascade.load(file)
+    with pytest.raises(ValueError, match="is a folder"):
+        CompiledCascade.load(tmp_path)
+
+
 def test_letters_that_json_cannot_hold_are_not_saved(tmp_path):
     cascade = compile(DFA((("a", 1),), np.array([[0]]), np.array([True])))
     with pytest.raises(TypeError, match=r"letter \('a', 1\) cannot be saved"):
+        cascade.save(tmp_path / "c.safetensors")
+    cascade = compile(DFA((float("nan"),), np.array([[0]]), np.array([True])))
+    with pytest.raises(TypeError, match="letter nan cannot be saved"):
         cascade.save(tmp_path / "c.safetensors")
     assert not list(tmp_path.iterdir())
 
@@ -311,6 +364,8 @@ BAD = [
     ({"letters": torch.tensor([0])}, ValueError, r"letters must be \[B, T\], got \(1,\)"),
     ({"letters": torch.tensor([[2]])}, ValueError, r"letters must be in 0 … 1, got 2 … 2"),
     ({"state": torch.zeros(2, 1)}, ValueError, r"state must be torch.float32 \[B, D\] = \(1, "),
+    ({"state": [[0.0]]}, TypeError, r"state must be a tensor, got list; initial\(batch\) makes one"),
+    ({"state": torch.zeros(1, 3, device="meta")}, ValueError, "state must be on cpu as the cascade is, got meta"),
     ({"mask": torch.ones(1, 1)}, TypeError, "mask must be a bool tensor"),
 ]
 
@@ -321,6 +376,27 @@ def test_arguments_that_do_not_fit_are_refused(change, error, message):
     arguments = {"letters": torch.tensor([[0]]), **change}
     with pytest.raises(error, match=message):
         cascade(arguments.pop("letters"), **arguments)
+
+
+def test_a_state_that_does_not_fit_is_not_read():
+    cascade = compile(from_regex("a*b", "ab"), "scalar")
+    for state in (torch.zeros(1, cascade.n_states + 1), torch.zeros(cascade.n_states)):
+        with pytest.raises(ValueError, match=r"state must be torch.float32 \[B, D\] = \(B, "):
+            cascade.read(state)
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint16, torch.uint64])
+def test_letters_may_be_any_integers(kind):
+    letters = torch.randint(2, (3, 20))
+    for cascade in forms(from_regex("(a|b)*abb", "ab")):
+        assert torch.equal(cascade(letters.to(kind))[0], cascade(letters)[0])
+
+
+def test_an_empty_alphabet_has_one_word():
+    for accepted in (True, False):
+        for cascade in forms(DFA((), np.zeros((1, 0), dtype=np.int64), np.array([accepted]))):
+            assert cascade.accepts("") == accepted
+            assert cascade(torch.zeros(2, 0, dtype=torch.int64))[0].shape == (2, 0, 1)
 
 
 def test_what_cannot_be_compiled_is_refused():
@@ -421,6 +497,17 @@ def test_comparing_finds_the_shortest_word_that_differs():
         compare(cascade, from_regex("a*", "a"))
     with pytest.raises(BudgetError, match="more than 2 pairs"):
         compare(cascade, other, budget=2)
+    with pytest.raises(ValueError, match=r"reads \{'a', 'b'\} and the automaton \{'b', 'a'\}: the same letters"):
+        compare(cascade, from_regex("b*a", "ba"))
+    with pytest.raises(TypeError, match="got CompiledCascade"):
+        compare(cascade, cascade)
+
+
+def test_all_that_is_compiled_can_be_compared():
+    nfa = random_nfa(3, 5)
+    assert compare(compile(nfa, "vector"), nfa).holds
+    mealy = MealyMachine(np.array([[1, 0], [0, 1]]), np.array([[3, 4], [5, 3]]))
+    assert compare(compile(mealy), mealy).holds
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from latchwork.automata.machine import MooreMachine
+from latchwork.automata.mealy import MealyMachine
 
 PARITY = MooreMachine(np.array([[0, 1], [1, 0]]), np.array([10, 11]))
 
@@ -35,11 +36,37 @@ def test_a_word_may_be_read_in_pieces():
         ((np.array([[0, 2]]), np.array([0])), "lead to states 0 … 0"),
         ((np.array([[0, 1]]), np.array([0, 1])), r"transitions must be \[S = 2, A\]"),
         ((np.array([[0]]), np.array([0]), 1), "start must be in 0 … 0"),
+        ((np.array([[0]]), np.array([[0]])), r"outputs must be \[S\], got \(1, 1\)"),
+        ((np.array([[0]]), np.array([0.5])), "outputs must be integers, got float64"),
+        ((np.array([[0]]), ["high"]), "outputs must be integers, got <U4"),
+        ((np.array([[0]]), np.array([2**63], dtype=np.uint64)), r"outputs must be less than 2\^63"),
+        ((np.array([[0.0]]), np.array([0])), "transitions must be integers, got float64"),
+        (([[0], [0, 1]], [0, 1]), "transitions must have rows of equal length"),
     ],
 )
 def test_tables_that_do_not_fit_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         MooreMachine(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([[0]], [[0.5]]), "outputs must be integers, got float64"),
+        (([[0]], [[None]]), "outputs must be integers, got object"),
+        (([[0]], [[0]], 0, 0.5), "first must be integers, got float64"),
+        (([[0]], [0]), r"outputs must be \[S, A\] = \(1, 1\)"),
+        (([[1]], [[0]]), "lead to states 0 … 0"),
+    ],
+)
+def test_tables_of_mealy_machines_that_do_not_fit_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        MealyMachine(*arguments)
+
+
+def test_tables_may_be_lists():
+    assert MooreMachine([[1], [0]], [5, 7]).run(np.array([[0, 0]]))[0].tolist() == [[7, 5]]
+    assert MealyMachine([[1], [0]], [[5], [7]]).to_moore().run(np.array([[0, 0]]))[0].tolist() == [[5, 7]]
 
 
 def test_unknown_symbols_are_refused():

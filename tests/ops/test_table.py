@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 from latchwork import minmax_matrix_scan
 from latchwork.ops.table import minmax_table_scan
@@ -22,7 +23,7 @@ def case(letters: int, n: int, batch: int, time: int, dtype: torch.dtype):
     )
 
 
-def spread(R, s, letters, state, mask):  # noqa: N803
+def spread(R, s, letters, state, mask=None):  # noqa: N803
     wide = R[letters].unsqueeze(2), s[letters].unsqueeze(2)
     x, last = minmax_matrix_scan(*wide, state.unsqueeze(1), mask=mask, backend="reference")
     return x.squeeze(2), last.squeeze(1)
@@ -57,6 +58,39 @@ def test_gradients_are_those_of_tables_spread_over_time(n, monkeypatch):
         found.append(torch.autograd.grad(loss, inputs))
     for got, wanted in zip(*found, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # by torch's own formulas
+def test_tangents_are_those_of_tables_spread_over_time():
+    R, s, letters, state, mask = case(3, 4, 2, 9, torch.float64)  # noqa: N806
+    found = []
+    for run in (minmax_table_scan, spread):
+        with forward_ad.dual_level():
+            dual = [forward_ad.make_dual(a, a.cos()) for a in (R, s, state)]
+            x, last = run(*dual[:2], letters, dual[2], mask=mask)
+            found.append((forward_ad.unpack_dual(x).tangent, forward_ad.unpack_dual(last).tangent))
+    for got, wanted in zip(*found, strict=True):
+        assert torch.equal(got, wanted)
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint16, torch.uint64])
+def test_letters_of_any_integers(kind, gradients):
+    R, s, letters, state, mask = case(3, 4, 2, 9, torch.float32)  # noqa: N806
+    R.requires_grad_(gradients)
+    for got, wanted in zip(
+        minmax_table_scan(R, s, letters.to(kind), state, mask=mask), spread(R, s, letters, state, mask), strict=True
+    ):
+        assert torch.equal(got, wanted)
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_an_empty_alphabet_has_empty_words(gradients):
+    state = torch.randn(2, 3)
+    R, s = torch.zeros(0, 3, 3, requires_grad=gradients), torch.zeros(0, 3)  # noqa: N806
+    x, last = minmax_table_scan(R, s, torch.zeros(2, 0, dtype=torch.int64), state)
+    assert x.shape == (2, 0, 3)
+    assert torch.equal(last, state)
 
 
 def test_nan_wins_as_in_the_scan():

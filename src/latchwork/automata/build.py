@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from latchwork.automata.dfa import BoolArray
 from latchwork.automata.holonomy import Decomposition
 from latchwork.automata.levels import Action
 from latchwork.automata.search import BudgetError
-from latchwork.automata.structure import Group, Stage, Structure, Terms
+from latchwork.automata.structure import Group, Stage, Structure, Wiring
 
 Numbers = NDArray[np.float64]
 BUDGET = 100_000
@@ -71,7 +71,7 @@ def single_unit(matrices: BoolArray, start: BoolArray, outputs: Sequence[BoolArr
     empty = ~matrices.any(axis=2)
     return _assembled(
         n_letters,
-        [_Level(unit, [TRUE], np.where(matrices, PASS, BLOCK)[None], np.where(empty, LOW, BLOCK)[None])],
+        [_Tables(unit, [TRUE], np.where(matrices, PASS, BLOCK)[None], np.where(empty, LOW, BLOCK)[None])],
         Circuit(),
         after,
         wires,
@@ -92,7 +92,7 @@ def cascade(decomposition: Decomposition, outputs: Sequence[set[int]], budget: i
     conditions = Conditions(decomposition)
     before = Circuit()
     holders: list[Holder] = []
-    levels: list[_Level] = []
+    levels: list[_Tables] = []
     made: dict[int, int] = {}
     first = 0
     for number, level in enumerate(decomposition.levels):
@@ -123,7 +123,7 @@ def cascade(decomposition: Decomposition, outputs: Sequence[set[int]], budget: i
     return _assembled(decomposition.n_letters, levels, before, after, wires, np.array(start))
 
 
-def _unit_cost(unit: Terms, reset: Numbers, set_: Numbers) -> float:
+def _unit_cost(unit: Wiring, reset: Numbers, set_: Numbers) -> float:
     if not unit.degree:
         return _SCALAR + 2 * _WIRE * len(unit.gates)
     if unit.gates != (TRUE,):
@@ -133,14 +133,13 @@ def _unit_cost(unit: Terms, reset: Numbers, set_: Numbers) -> float:
 
 
 @dataclass
-class _Level:
+class _Tables:
     """A unit with its terms: the gates, and what R and s are for each letter where a gate is true."""
 
     unit: Unit
     gates: list[int]
     reset: Numbers
     set: Numbers
-    terms: Terms = field(init=False)
 
 
 def _holder(values: int, permutes: bool, first: int, stage: int) -> Holder:
@@ -154,7 +153,7 @@ def _holder(values: int, permutes: bool, first: int, stage: int) -> Holder:
     return Holder(tuple(Unit(size, False, first + place, stage) for place, size in enumerate(reversed(sizes))))
 
 
-def _level(unit: Unit, terms: dict[int, dict[int, Action]], holder: Holder, place: int, n_letters: int) -> _Level:
+def _level(unit: Unit, terms: dict[int, dict[int, Action]], holder: Holder, place: int, n_letters: int) -> _Tables:
     """The tables of a unit; `place`: which digit of the level's value it holds."""
     n = unit.size
     shape = (len(terms), n_letters, n, n) if unit.vector else (len(terms), n_letters)
@@ -171,11 +170,11 @@ def _level(unit: Unit, terms: dict[int, dict[int, Action]], holder: Holder, plac
                 permutation = action.permutation or tuple(range(n))
                 for value, image in enumerate(permutation):
                     reset[term, letter, image, value] = PASS
-    return _Level(unit, list(terms), reset, set_)
+    return _Tables(unit, list(terms), reset, set_)
 
 
 def _assembled(
-    n_letters: int, levels: list[_Level], before: Circuit, after: Circuit, outputs: list[int], start: Numbers
+    n_letters: int, levels: list[_Tables], before: Circuit, after: Circuit, outputs: list[int], start: Numbers
 ) -> Blueprint:
     """Number the wires in the order of computation, and leave out what nothing depends on."""
     used = _used(before, [gate for level in levels for gate in level.gates])
@@ -188,7 +187,9 @@ def _assembled(
         own = sorted((level for level in levels if level.unit.stage == number), key=lambda level: level.unit.vector)
         ordered.extend(own)
         units = tuple(
-            Terms(unit.unit.first, unit.unit.size if unit.unit.vector else 0, tuple(wires[gate] for gate in unit.gates))
+            Wiring(
+                unit.unit.first, unit.unit.size if unit.unit.vector else 0, tuple(wires[gate] for gate in unit.gates)
+            )
             for unit in own
         )
         reads, weights = _reads(before, [node for node in used if before.stage[node] == number + 1], wires)

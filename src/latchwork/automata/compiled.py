@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from latchwork.automata.build import Blueprint
 from latchwork.automata.dfa import OTHER, BoolArray, encode, letters, shown
+from latchwork.automata.machine import integers
 from latchwork.automata.stages import StageUnits, new_wires
 from latchwork.automata.structure import Structure
 from latchwork.files import write_bytes
@@ -54,7 +55,7 @@ class CompiledCascade(nn.Module):
     ) -> None:
         super().__init__()
         self.structure, self.alphabet, self.other = structure, letters(alphabet), other
-        self.labels = None if labels is None else tuple(labels)
+        self.labels = None if labels is None else tuple(integers(labels, "labels").tolist())
         if len(self.alphabet) != structure.n_letters:
             raise ValueError(f"{structure.n_letters} letters are needed, got {len(self.alphabet)}")
         if len(structure.outputs) != (1 if labels is None else len(labels)):
@@ -138,7 +139,8 @@ class CompiledCascade(nn.Module):
         return self.start.to(self._wide).expand(batch, -1)
 
     def read(self, state: Tensor) -> Tensor:
-        """The scores [B, C] at a state [B, D]: of the empty word at the initial one."""
+        """The scores [B, C] at a state [B, D]: of the empty word at the initial one. Errors as for `forward`."""
+        self._check_state(state)
         rows = [state.to(self.start.dtype).T[stage.own] for stage in self._stages]
         return self._scores(rows or [state.new_zeros(0, len(state), dtype=self.start.dtype)]).T
 
@@ -188,11 +190,12 @@ class CompiledCascade(nn.Module):
     def save(self, path: str | Path) -> None:
         """Write one safetensors file that holds all of it; it appears whole or not at all.
 
-        Raises: TypeError where letters are no strings, numbers, booleans or None, which JSON can hold.
+        Raises: TypeError where letters are no strings, numbers, booleans or None, which JSON can hold; NaN is none, as
+            the one that is loaded would not equal it.
         """
         kept = self.alphabet[:-1] if self.other and self.alphabet[-1] is OTHER else self.alphabet
         for letter in kept:
-            if not (letter is None or type(letter) in (str, int, float, bool)):
+            if not (letter is None or (type(letter) in (str, int, float, bool) and letter == letter)):
                 raise TypeError(f"letter {letter!r} cannot be saved: only strings, numbers, booleans and None can")
         facts = {
             "structure": self.structure.to_dict(),
@@ -210,6 +213,8 @@ class CompiledCascade(nn.Module):
 
         Raises: FileNotFoundError; ValueError for a file that is damaged or something else.
         """
+        if Path(path).is_dir():
+            raise ValueError(f"{path} is a folder; a file that `save` wrote is needed")
         try:
             with safetensors.safe_open(str(path), framework="pt") as file:
                 metadata = file.metadata() or {}
@@ -220,11 +225,14 @@ class CompiledCascade(nn.Module):
             raise ValueError(f"{path} is a safetensors file, but holds no compiled cascade")
         try:
             facts: dict[str, Any] = json.loads(metadata["cascade"])
-            alphabet = list(facts["alphabet"])
+            alphabet, other = facts["alphabet"], facts["other"]
+            if not isinstance(alphabet, list) or not isinstance(other, bool):
+                raise ValueError("the alphabet must be a list, and `other` true or false")
             structure = Structure.from_dict(facts["structure"])
-            if facts["other"] and len(alphabet) < structure.n_letters:
+            if other and len(alphabet) < structure.n_letters:
                 alphabet.append(OTHER)
-            cascade = cls(structure, alphabet, bool(facts["other"]), facts["labels"])
+            _check_tensors(tensors, structure)
+            cascade = cls(structure, alphabet, other, facts["labels"])
             cascade.to(tensors["start"].dtype).load_state_dict(tensors)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise ValueError(f"{path} is damaged: {error}") from error
@@ -243,8 +251,8 @@ class CompiledCascade(nn.Module):
     def _wide(self) -> torch.dtype:
         return torch.promote_types(self.start.dtype, torch.float32)
 
-    def _checked(self, letters: Tensor, state: Tensor | None, mask: Tensor | None) -> Tensor:
-        """The first state of a call."""
+    def _checked(self, letters: Tensor, state: Tensor | None, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The letters of a call as int64, and its first state."""
         if not isinstance(letters, Tensor) or letters.is_floating_point() or letters.dtype == torch.bool:
             kind = letters.dtype if isinstance(letters, Tensor) else type(letters).__name__
             raise TypeError(f"letters must be a tensor of integers, got {kind}; encode(words) makes one")
@@ -252,17 +260,26 @@ class CompiledCascade(nn.Module):
             raise ValueError(f"letters must be [B, T], got {tuple(letters.shape)}")
         if letters.device != self.start.device:
             raise ValueError(f"letters must be on {self.start.device} as the cascade is, got {letters.device}")
+        letters = letters.long()  # the others cannot all be compared, nor be indices
         if letters.numel() and not (letters.min() >= 0 and letters.max() < len(self.alphabet)):
             found = f"{int(letters.min())} … {int(letters.max())}"
             raise ValueError(f"letters must be in 0 … {len(self.alphabet) - 1}, got {found}")
         if mask is not None:
             check_flags(mask, "mask", letters)
         if state is None:
-            return self.initial(len(letters))
-        if state.shape != (len(letters), self.n_states) or state.dtype != self._wide:
-            wanted = f"{self._wide} [B, D] = {(len(letters), self.n_states)}"
+            return letters, self.initial(len(letters))
+        self._check_state(state, len(letters))
+        return letters, state
+
+    def _check_state(self, state: Tensor, batch: int | None = None) -> None:
+        if not isinstance(state, Tensor):
+            raise TypeError(f"state must be a tensor, got {type(state).__name__}; initial(batch) makes one")
+        if state.device != self.start.device:
+            raise ValueError(f"state must be on {self.start.device} as the cascade is, got {state.device}")
+        fits = state.ndim == 2 and batch in (None, len(state)) and state.shape[1] == self.n_states
+        if not fits or state.dtype != self._wide:
+            wanted = f"{self._wide} [B, D] = ({'B' if batch is None else batch}, {self.n_states})"
             raise ValueError(f"state must be {wanted}, got {state.dtype} {tuple(state.shape)}")
-        return state
 
     def _run(
         self,
@@ -275,7 +292,7 @@ class CompiledCascade(nn.Module):
 
         Words and time are cut, so that what is computed together fits into a cache.
         """
-        state = self._checked(letters, state, mask)
+        letters, state = self._checked(letters, state, mask)
         together = max(1, _BLOCK_ELEMENTS // self.width)
         found, last = [], []
         for first in range(0, max(1, len(letters)), together):
@@ -317,3 +334,15 @@ def _cut(letters: Tensor, mask: Tensor | None, together: int) -> Iterator[tuple[
     for start in range(0, max(1, letters.shape[1]), time):
         here = slice(start, start + time)
         yield letters[:, here], None if mask is None else mask[:, here]
+
+
+def _check_tensors(tensors: dict[str, Tensor], structure: Structure) -> None:
+    """Refuse numbers of another kind or count than the structure has, before there is room made for them."""
+    dtypes = {tensor.dtype for tensor in tensors.values()}
+    if len(dtypes) != 1 or not dtypes <= {torch.float32, torch.float64, torch.bfloat16, torch.float16}:
+        raise ValueError(
+            f"all numbers must be of one dtype of those that cascades have, got {sorted(map(str, dtypes))}"
+        )
+    count = sum(tensor.numel() for tensor in tensors.values())
+    if count != structure.n_parameters:
+        raise ValueError(f"{structure.n_parameters:,} numbers are needed, got {count:,}")

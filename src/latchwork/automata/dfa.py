@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latchwork.automata.machine import IntArray, MooreMachine
+from latchwork.automata.machine import IntArray, MooreMachine, integers
 
 BoolArray = NDArray[np.bool_]
 Word = tuple[Hashable, ...]
@@ -58,7 +58,7 @@ class DFA:
         alphabet = letters(self.alphabet)
         accepting = _bools(self.accepting)
         states, size = len(accepting), len(alphabet)
-        transitions = _integers(self.transitions)
+        transitions = integers(self.transitions, "transitions")
         if not states:
             raise ValueError("a DFA needs at least one state")
         if transitions.shape != (states, size):
@@ -214,17 +214,6 @@ def _is_key(symbol: Any, columns: Mapping[Hashable, int], other: bool) -> bool:
         return symbol in columns or (other and hash(symbol) is not None)
     except TypeError:
         return False
-
-
-def _integers(table: ArrayLike) -> IntArray:
-    """A copy as int64. Raises: ValueError for values that are not whole numbers or rows of unequal length."""
-    try:
-        values = np.asarray(table)
-    except ValueError:
-        raise ValueError("transitions must be [S, A], with rows of equal length") from None
-    if values.size and values.dtype.kind not in "iu":
-        raise ValueError(f"transitions must be integers, got {values.dtype}")
-    return np.array(values, dtype=np.int64)
 
 
 def _bools(flags: ArrayLike) -> BoolArray:

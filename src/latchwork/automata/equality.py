@@ -9,8 +9,10 @@ import numpy as np
 import torch
 
 from latchwork.automata.compiled import CompiledCascade
-from latchwork.automata.dfa import DFA
+from latchwork.automata.dfa import DFA, shown
 from latchwork.automata.machine import MooreMachine
+from latchwork.automata.mealy import MealyMachine
+from latchwork.automata.nfa import NFA
 from latchwork.automata.search import BudgetError
 
 PAIRS = 100_000
@@ -35,7 +37,9 @@ class Equality:
 
 
 @torch.no_grad()
-def compare(cascade: CompiledCascade, machine: DFA | MooreMachine, budget: int = PAIRS) -> Equality:
+def compare(
+    cascade: CompiledCascade, machine: DFA | NFA | MooreMachine | MealyMachine, budget: int = PAIRS
+) -> Equality:
     """Prove that a cascade gives what an automaton does after every word, or find a shortest word where it does not.
 
     All pairs (state of the cascade, state of the automaton) that words lead to are found, breadth first, and compared.
@@ -44,16 +48,19 @@ def compare(cascade: CompiledCascade, machine: DFA | MooreMachine, budget: int =
     does the same on one letter as on many, which tests of the scan show.
 
     Arguments:
-        cascade: on any device, in any dtype; letters have the numbers that they have in the machine.
-        machine: with as many letters.
+        cascade: on any device, in any dtype.
+        machine: over the same alphabet in the same order; the letters of a Moore or Mealy machine are numbers.
         budget: the most pairs.
 
-    Raises: ValueError for another number of letters; BudgetError above `budget` pairs.
+    Raises: ValueError for another alphabet; BudgetError above `budget` pairs.
     """
-    moore = machine.machine if isinstance(machine, DFA) else machine
     n_letters = len(cascade.alphabet)
+    moore = _moore(machine)
     if moore.n_symbols != n_letters:
         raise ValueError(f"the cascade has {n_letters} letters and the automaton {moore.n_symbols}")
+    if isinstance(machine, DFA | NFA) and machine.alphabet != cascade.alphabet:
+        have, need = shown(cascade.alphabet), shown(machine.alphabet)
+        raise ValueError(f"the cascade reads {have} and the automaton {need}: the same letters in one order are needed")
     expected = moore.outputs.astype(bool) if cascade.labels is None else moore.outputs
     states, at = cascade.initial(1), np.array([moore.start])
     known = {_key(states)[0] + at.tobytes(): 0}
@@ -84,6 +91,19 @@ def compare(cascade: CompiledCascade, machine: DFA | MooreMachine, budget: int =
         states = torch.stack(fresh_states) if fresh else states[:0]
         at = np.array(fresh, dtype=np.int64)
     return Equality(len(came), None)
+
+
+def _moore(machine: DFA | NFA | MooreMachine | MealyMachine) -> MooreMachine:
+    if isinstance(machine, NFA):
+        machine = machine.determinize()
+    if isinstance(machine, DFA):
+        return machine.machine
+    if isinstance(machine, MealyMachine):
+        return machine.to_moore()
+    if not isinstance(machine, MooreMachine):
+        wanted = "a DFA, an NFA, a Moore machine or a Mealy machine"
+        raise TypeError(f"a cascade is compared with {wanted}, got {type(machine).__name__}")
+    return machine
 
 
 def _key(states: torch.Tensor) -> list[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 IntArray = NDArray[np.int64]
 
@@ -18,6 +18,8 @@ class MooreMachine:
         transitions: [S, A] the state after reading symbol a in state q.
         outputs: [S] the output of each state.
         start: the state before the first symbol.
+
+    Raises: ValueError when the parts do not fit together.
     """
 
     transitions: IntArray
@@ -25,6 +27,10 @@ class MooreMachine:
     start: int = 0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "transitions", integers(self.transitions, "transitions"))
+        object.__setattr__(self, "outputs", integers(self.outputs, "outputs"))
+        if self.outputs.ndim != 1:
+            raise ValueError(f"outputs must be [S], got {self.outputs.shape}")
         states = len(self.outputs)
         if self.transitions.ndim != 2 or len(self.transitions) != states:
             raise ValueError(f"transitions must be [S = {states}, A], got {self.transitions.shape}")
@@ -61,3 +67,16 @@ class MooreMachine:
         for t in range(time):
             visited[t + 1] = table[visited[t] * self.n_symbols + columns[t]]
         return np.ascontiguousarray(visited.T)
+
+
+def integers(values: ArrayLike, name: str) -> IntArray:
+    """A copy as int64. Raises: ValueError for what is no whole number of 64 bits, and rows of unequal length."""
+    try:
+        found = np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{name} must have rows of equal length") from None
+    if found.size and found.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be integers, got {found.dtype}")
+    if found.size and found.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} must be less than 2^63, got {found.max()}")
+    return np.array(found, dtype=np.int64)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latchwork.automata.machine import IntArray, MooreMachine
+from latchwork.automata.machine import IntArray, MooreMachine, integers
 from latchwork.automata.search import explore
 
 
@@ -19,6 +19,8 @@ class MealyMachine:
         outputs: [S, A] the output given then.
         start: the state before the first symbol.
         first: what stands for the output before the first symbol, of which a Mealy machine says nothing.
+
+    Raises: ValueError when the parts do not fit together.
     """
 
     transitions: IntArray
@@ -27,6 +29,9 @@ class MealyMachine:
     first: int = 0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "transitions", integers(self.transitions, "transitions"))
+        object.__setattr__(self, "outputs", integers(self.outputs, "outputs"))
+        object.__setattr__(self, "first", int(integers([self.first], "first")[0]))
         if self.outputs.shape != self.transitions.shape:
             raise ValueError(f"outputs must be [S, A] = {self.transitions.shape}, got {self.outputs.shape}")
         MooreMachine(self.transitions, np.zeros(len(self.transitions), dtype=np.int64), self.start)

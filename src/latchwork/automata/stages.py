@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from latchwork.automata.circuit import TRUE, TRUE_VALUE
-from latchwork.automata.structure import Stage, Terms
+from latchwork.automata.structure import Stage, Wiring
 from latchwork.nn.lattice import LatticeGates, joined, padded
 from latchwork.ops.scan import minmax_matrix_scan, minmax_scan
 from latchwork.ops.table import minmax_table_scan
 
 
 class StageUnits(nn.Module):
-    """Units that depend on the stages above only."""
+    """Units of one stage: what they do depends on units of earlier stages only."""
 
     terms: Tensor
     wires: Tensor
@@ -55,8 +55,8 @@ class StageUnits(nn.Module):
         for vector, (r, s) in zip(self._vectors, tables[self.n_scalars :], strict=True):
             vector.reset.copy_(torch.from_numpy(r))
             vector.set.copy_(torch.from_numpy(s))
-        self.before.numbers.copy_(torch.from_numpy(before))
-        self.after.numbers.copy_(torch.from_numpy(after))
+        self.before.weight_bias.copy_(torch.from_numpy(before))
+        self.after.weight_bias.copy_(torch.from_numpy(after))
 
     def forward(
         self, wires: Tensor, filled: int, letters: Tensor, state: Tensor, mask: Tensor | None
@@ -97,11 +97,11 @@ class StageUnits(nn.Module):
 
 
 class VectorUnit(nn.Module):
-    """A vector unit whose R and s are looked up by letter, where there is more than one term through gates."""
+    """A vector unit: with one term that is always true its tables decide alone, else they count where gates are true."""
 
     wires: Tensor
 
-    def __init__(self, unit: Terms, n_letters: int) -> None:
+    def __init__(self, unit: Wiring, n_letters: int) -> None:
         super().__init__()
         self.first, self.degree = unit.first, unit.degree
         self.register_buffer("wires", torch.tensor(unit.gates), persistent=False)
@@ -130,7 +130,7 @@ class Reads(nn.Module):
         place = {coordinate: at for at, coordinate in enumerate(own)}
         rows = torch.tensor([place[coordinate] for coordinate in coordinates], dtype=torch.int64)
         self.register_buffer("rows", rows, persistent=False)
-        self.numbers = nn.Parameter(torch.zeros(len(coordinates), 2))
+        self.weight_bias = nn.Parameter(torch.zeros(len(coordinates), 2))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -139,7 +139,7 @@ class Reads(nn.Module):
         """Read the states [coordinates, …] into the next wires [·, M]; returns how many are filled then."""
         end = filled + len(self)
         chosen = rows.index_select(0, self.rows).view(len(self), wires.shape[1])
-        wires[filled:end] = chosen * self.numbers[:, :1] + self.numbers[:, 1:]
+        wires[filled:end] = chosen * self.weight_bias[:, :1] + self.weight_bias[:, 1:]
         return end
 
 

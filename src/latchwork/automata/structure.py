@@ -7,7 +7,8 @@ all states after the step, stage by stage, then the gates of the readout.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,8 +17,8 @@ Group = tuple[str, tuple[tuple[int, ...], ...]]
 
 
 @dataclass(frozen=True)
-class Terms:
-    """A unit and the gates that it listens to: its R and s are joined over terms min(gate, table[letter]).
+class Wiring:
+    """How a unit is wired: its R and s are joined over terms min(gate, table[letter]), one for each of these gates.
 
     Arguments:
         first: its first coordinate in the state.
@@ -32,7 +33,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Stage:
-    """Units that depend on the stages above only.
+    """Units of one stage: what they do depends on units of earlier stages only.
 
     Arguments:
         gates: what is computed first.
@@ -42,7 +43,7 @@ class Stage:
     """
 
     gates: tuple[Group, ...]
-    units: tuple[Terms, ...]
+    units: tuple[Wiring, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
 
@@ -66,22 +67,22 @@ class Structure:
     outputs: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        taken = sorted(place for unit in self.units() for place in range(unit.first, unit.first + max(1, unit.degree)))
-        if taken != list(range(len(taken))):
+        firsts = [first for first, _ in _spans(self.units())]
+        if firsts != [0, *(end for _, end in _spans(self.units()))][: len(firsts)]:
             raise ValueError("the coordinates of the units are not 0, 1, 2 …")
         wires, after = 2, 2
         for stage in self.stages:
             wires = _check_gates(stage.gates, wires)
-            own = {p for unit in stage.units for p in range(unit.first, unit.first + max(1, unit.degree))}
+            own = _spans(stage.units)
             for unit in stage.units:
                 _check_wires(unit.gates, wires)
-            if not own.issuperset(stage.before) or not own.issuperset(stage.after):
+            if not all(_within(coordinate, own) for coordinate in (*stage.before, *stage.after)):
                 raise ValueError("a stage reads units of another one")
             wires += len(stage.before)
             after += len(stage.after)
         _check_wires(self.outputs, _check_gates(self.readout, after))
 
-    def units(self) -> Iterator[Terms]:
+    def units(self) -> Iterator[Wiring]:
         """All units, from the top."""
         return (unit for stage in self.stages for unit in stage.units)
 
@@ -89,6 +90,13 @@ class Structure:
     def n_states(self) -> int:
         """D, the numbers in a state."""
         return sum(max(1, unit.degree) for unit in self.units())
+
+    @property
+    def n_parameters(self) -> int:
+        """How many numbers a cascade of this structure has: the first state, all tables and reads."""
+        tables = sum(len(unit.gates) * max(2, unit.degree * (unit.degree + 1)) for unit in self.units())
+        reads = sum(len(stage.before) + len(stage.after) for stage in self.stages)
+        return self.n_states + self.n_letters * tables + 2 * reads
 
     def gates(self) -> Iterator[tuple[int, ...]]:
         """The wires that each gate joins, of the readout too."""
@@ -115,13 +123,14 @@ class Structure:
             stages = tuple(
                 Stage(
                     _groups(stage["gates"]),
-                    tuple(Terms(int(u["first"]), int(u["degree"]), _whole(u["gates"])) for u in stage["units"]),
+                    tuple(_terms(unit) for unit in stage["units"]),
                     _whole(stage["before"]),
                     _whole(stage["after"]),
                 )
                 for stage in values["stages"]
             )
-            return cls(int(values["n_letters"]), stages, _groups(values["readout"]), _whole(values["outputs"]))
+            (n_letters,) = _whole([values["n_letters"]])
+            return cls(n_letters, stages, _groups(values["readout"]), _whole(values["outputs"]))
         except (KeyError, TypeError) as error:
             raise ValueError(f"not the structure of a cascade: {error}") from error
 
@@ -130,12 +139,29 @@ def _count(groups: tuple[Group, ...]) -> int:
     return sum(len(gates) for _, gates in groups)
 
 
+def _terms(values: dict[str, Any]) -> Wiring:
+    first, degree = _whole([values["first"], values["degree"]])
+    return Wiring(first, degree, _whole(values["gates"]))
+
+
 def _groups(values: Iterable[Any]) -> tuple[Group, ...]:
     return tuple((str(kind), tuple(_whole(gate) for gate in gates)) for kind, gates in values)
 
 
-def _whole(values: Iterable[Any]) -> tuple[int, ...]:
-    return tuple(int(value) for value in values)
+def _whole(values: Sequence[Any]) -> tuple[int, ...]:
+    if not isinstance(values, list) or not all(type(value) is int and value >= 0 for value in values):
+        raise ValueError(f"a list of whole numbers from 0 on is needed, got {values!r}")
+    return tuple(values)
+
+
+def _spans(units: Iterable[Wiring]) -> list[tuple[int, int]]:
+    """The coordinates of each unit, [first, end), ascending."""
+    return sorted((unit.first, unit.first + max(1, unit.degree)) for unit in units)
+
+
+def _within(coordinate: int, spans: list[tuple[int, int]]) -> bool:
+    at = bisect(spans, coordinate, key=lambda span: span[0]) - 1
+    return at >= 0 and coordinate < spans[at][1]
 
 
 def _check_gates(groups: tuple[Group, ...], wires: int) -> int:

@@ -14,6 +14,7 @@ import importlib
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
 from latchwork.ops.scan import check_flags, minmax_matrix_scan
@@ -44,19 +45,20 @@ def minmax_table_scan(
 
     Raises: TypeError, ValueError where the parts do not fit together.
     """
-    _check(R, s, letters, state)
+    letters = _check(R, s, letters, state)
     mask = None if mask is None else check_flags(mask, "mask", letters)
     inputs = (R, s, state)
     plain = all(not a.requires_grad for a in inputs) or not torch.is_grad_enabled()
-    # The kernel compares, and comparing does not carry NaN on.
+    # The kernel compares, and comparing does not carry NaN on; nor does it carry tangents on.
     if (
         plain
+        and forward_ad._current_level < 0
         and R.device.type == "cpu"
         and not torch.compiler.is_compiling()
         and not any(a.isnan().any() for a in inputs)
     ):
         return _kernel(R, s, letters, state, mask)
-    time = max(1, _SPREAD_ELEMENTS // max(1, len(letters) * R[0].numel()))
+    time = max(1, _SPREAD_ELEMENTS // max(1, len(letters) * R.shape[1] ** 2))
     parts = []
     for start in range(0, letters.shape[1], time):
         here = slice(start, start + time)
@@ -78,7 +80,6 @@ def _spread(R, s, letters, state, mask) -> tuple[Tensor, Tensor]:  # noqa: N803
 def _kernel(R, s, letters, state, mask) -> tuple[Tensor, Tensor]:  # noqa: N803
     """On the CPU and without gradients: tables in the dtype of states, one row of the batch a thread at a time."""
     wide, dtype = state.dtype, s.dtype
-    letters = letters.long()
     if letters.numel() < len(R):  # few steps, and getting tables ready would take longer than they do
         used, letters = letters.unique(return_inverse=True)
         R, s = R[used], s[used]  # noqa: N806
@@ -105,7 +106,8 @@ def _compiled(dtype: torch.dtype):
     return kernels.table_kernel(dtype)
 
 
-def _check(R, s, letters, state) -> None:  # noqa: N803
+def _check(R, s, letters, state) -> Tensor:  # noqa: N803
+    """The letters as int64, where all fits together."""
     for name, a in (("R", R), ("s", s), ("letters", letters), ("state", state)):
         if not isinstance(a, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(a).__name__}")
@@ -117,9 +119,11 @@ def _check(R, s, letters, state) -> None:  # noqa: N803
         raise TypeError(f"R and s must share a dtype, got {R.dtype} and {s.dtype}")
     if letters.ndim != 2 or letters.is_floating_point() or letters.dtype == torch.bool:
         raise ValueError(f"letters must be integers [B, T], got {letters.dtype} {tuple(letters.shape)}")
+    letters = letters.long()  # the others cannot all be compared, nor be indices
     if letters.numel() and not (letters.min() >= 0 and letters.max() < len(R)):
         raise ValueError(f"letters must be in 0 … {len(R) - 1}, got {int(letters.min())} … {int(letters.max())}")
     wide = torch.promote_types(R.dtype, torch.float32)
     if state.shape != (len(letters), R.shape[1]) or state.dtype != wide:
         wanted = f"{wide} of {(len(letters), R.shape[1])}"
         raise ValueError(f"state must be {wanted} beside these letters, got {state.dtype} of {tuple(state.shape)}")
+    return letters
