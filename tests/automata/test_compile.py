@@ -100,9 +100,9 @@ def test_patterns_over_three_letters_are_pythons(pattern):
     check_pattern(pattern, "a\n_", 6)
 
 
-@pytest.mark.parametrize("first", [0, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("first", [0, pytest.param(60, marks=pytest.mark.slow)])
 def test_random_automata_on_all_words_up_to_length_8(first):
-    for seed in range(first, 100 if first == 0 else 1100):
+    for seed in range(first, 60 if first == 0 else 1060):
         check_all_words(random_dfa(seed, 1 + seed % 8), 8)
         check_all_words(random_nfa(seed, 1 + seed % 8), 8)
 
@@ -185,7 +185,7 @@ def test_any_hashable_is_a_letter():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 def test_every_dtype_gives_the_same_verdicts(units, dtype):
     """300 values are more than a unit of 128 holds, and the numbers of 128 values are exact in bfloat16."""
-    for n in (2, 3, 127, 128, 129, 300) if units == "scalar" else (2, 3, 17):
+    for n in (2, 3, 128, 129, 300) if units == "scalar" else (2, 3, 17):
         last = MooreMachine(np.tile(np.arange(n), (n, 1)), np.arange(n))  # the letter that was read last
         cascade = compile(last, units).to(dtype)
         assert compare(cascade, last).holds
@@ -408,6 +408,15 @@ def test_what_cannot_be_compiled_is_refused():
         compile(from_regex("(aa)*", "ab"), "scalar")
     with pytest.raises(BudgetError, match="levels need more than 3 meets"):
         compile(from_regex("(a|b)*abbaab", "ab"), "scalar", budget=3)
+
+
+def test_long_chains_are_refused_in_time_or_left_to_a_vector_unit():
+    """What the levels of a counter to 600 do takes minutes to find out, and more gates than are worth it."""
+    n = 600
+    counter = MooreMachine(np.minimum(np.arange(n) + 1, n - 1)[:, None], np.arange(n) // (n - 1))
+    assert compile(counter).degree == n
+    with pytest.raises(BudgetError, match=r"takes more than 20,000 places|need more than 1,000 meets"):
+        compile(counter, "scalar", budget=1000)
 
 
 def test_auto_falls_back_to_a_vector_unit_where_sets_explode():

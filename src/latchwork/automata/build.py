@@ -23,6 +23,8 @@ BUDGET = 100_000
 _WIRE, _SCALAR, _VECTOR, _LOOKED_UP = 3.0, 10.0, 15.0, 1.0  # nanoseconds
 _READY = 1e-4  # and for each number in a table that is got ready in every call
 
+_WORK, _LEAST_WORK = 10, 20_000  # places of diagrams that are looked at: for each gate of the budget, and at least
+
 HIGH, LOW = 1.0, -1.0
 PASS, BLOCK = TRUE_VALUE, -TRUE_VALUE
 
@@ -85,11 +87,11 @@ def cascade(decomposition: Decomposition, outputs: Sequence[set[int]], budget: i
     Arguments:
         decomposition: of the automaton.
         outputs: for every output the states that give it.
-        budget: the most meets and joins of gates.
+        budget: the most meets and joins of gates, for the levels and for the outputs.
 
-    Raises: BudgetError beyond the budget.
+    Raises: BudgetError beyond the budget, or where finding the gates takes out of all proportion to it.
     """
-    conditions = Conditions(decomposition)
+    conditions = Conditions(decomposition, max(_LEAST_WORK, _WORK * budget))
     before = Circuit()
     holders: list[Holder] = []
     levels: list[_Tables] = []
@@ -111,14 +113,13 @@ def cascade(decomposition: Decomposition, outputs: Sequence[set[int]], budget: i
             levels.append(_level(unit, terms, holder, place, decomposition.n_letters))
             first += unit.width
         holders.append(holder)
-        if before.cost > budget:
-            raise BudgetError(
-                f"the gates of the first {number + 1} of {decomposition.n_levels} levels need more than {budget:,} "
-                'meets and joins; use units="vector", or a larger budget'
-            )
+        _check_cost(before, budget, f"the first {number + 1} of {decomposition.n_levels} levels")
     after = Circuit()
     seen: dict[int, int] = {}
-    wires = [after.formula(conditions.formulas, conditions.standing(states), holders, seen) for states in outputs]
+    wires = []
+    for states in outputs:
+        wires.append(after.formula(conditions.formulas, conditions.standing(states), holders, seen))
+        _check_cost(after, budget, "the outputs")
     start = [x for holder in holders for unit in holder.units for x in unit.coordinates(0)]
     return _assembled(decomposition.n_letters, levels, before, after, wires, np.array(start))
 
@@ -130,6 +131,13 @@ def _unit_cost(unit: Wiring, reset: Numbers, set_: Numbers) -> float:
         return _VECTOR + _WIRE * unit.degree**2 * len(unit.gates)
     decisive = float((reset > set_[..., None]).sum(dtype=np.int64)) / max(1, reset.shape[1])
     return _VECTOR + _LOOKED_UP * (unit.degree + decisive) + _READY * reset.size
+
+
+def _check_cost(circuit: Circuit, budget: int, what: str) -> None:
+    if circuit.cost > budget:
+        raise BudgetError(
+            f'the gates of {what} need more than {budget:,} meets and joins; use units="vector", or a larger budget'
+        )
 
 
 @dataclass

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from latchwork.automata.formulas import Formulas
 from latchwork.automata.levels import Action, Coordinates
+from latchwork.automata.search import BudgetError
 
 if TYPE_CHECKING:
     from latchwork.automata.holonomy import Decomposition
@@ -23,8 +24,10 @@ T = TypeVar("T")
 class Conditions:
     """Formulas for what the levels of a decomposition do, and for where they stand."""
 
-    def __init__(self, cascade: Decomposition) -> None:
+    def __init__(self, cascade: Decomposition, most_nodes: int | None = None) -> None:
+        """`most_nodes`: how many places of diagrams to look at before a `BudgetError`."""
         self._cascade = cascade
+        self._most_nodes, self._nodes = most_nodes, 0
         self.formulas = Formulas(cascade.n_letters)
         # A diagram is a leaf, or (level, ((value, diagram), …)); made after its parts.
         self._diagrams: list[Leaf | tuple[int, tuple[tuple[int, int], ...]]] = []
@@ -107,6 +110,9 @@ class Conditions:
         for depth in depths:
             layers.append({node: below(depth, node) for node in nodes})
             nodes = list(dict.fromkeys(node for choices in layers[-1].values() for node in choices.values()))
+            self._nodes += len(nodes)
+            if self._most_nodes is not None and self._nodes > self._most_nodes:
+                raise BudgetError(f"finding out what levels do takes more than {self._most_nodes:,} places of diagrams")
         made = {node: leaf(node) for node in nodes}
         for depth, layer in zip(reversed(depths), reversed(layers), strict=True):
             first = self._cascade.tiling.at[depth].start

@@ -97,7 +97,7 @@ class StageUnits(nn.Module):
 
 
 class VectorUnit(nn.Module):
-    """A vector unit: with one term that is always true its tables decide alone, else they count where gates are true."""
+    """A vector unit: one term that is always true makes its tables decide alone, else gates say which of them count."""
 
     wires: Tensor
 
