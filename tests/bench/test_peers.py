@@ -7,8 +7,9 @@ import torch
 from helpers import assert_same
 
 from latchwork import CascadeConfig, CascadeLM, minmax_scan
-from latchwork.bench.peers import MODEL_PEERS, SCAN_PEERS, body_size, lstm_of_size, read, size
+from latchwork.bench.peers import MODEL_PEERS, SCAN_PEERS, lstm_of_size, read, size
 from latchwork.bench.timing import attempt
+from latchwork.models.architectures import body_size
 
 VOCABULARY = 50
 SMALL = 127_432
