@@ -37,7 +37,8 @@ class _Train:
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """One setting, as in --set recipe.lr=0.003. May be given several times."""
     out: Path | None = None
-    """The run folder; by default runs/TASK-SEED (of a baseline runs/TASK-ARCH-SEED), with a number where that exists."""
+    """The run folder; by default runs/TASK-SEED (runs/TASK-ARCH-SEED of a baseline), with a number where that
+    exists."""
     threads: int | None = None
     """Threads to compute with; by default PyTorch's choice."""
     json: bool = False
@@ -96,9 +97,7 @@ def _train_command(task: type[Task], arch: str) -> Any:
 
 _ARCH: Any = Annotated[
     Literal[tuple(ARCHITECTURES)],
-    tyro.conf.arg(
-        help="What is trained. The other options of the model depend on it: --arch mamba --help lists Mamba's."
-    ),
+    tyro.conf.arg(help="What is trained. It has options of its own: --arch mamba --help shows those of Mamba."),
 ]
 
 

@@ -42,7 +42,7 @@ class Learner:
     @property
     def measured(self) -> nn.Module:
         """The model that is validated and kept: the running average of the weights, if there is one."""
-        return self.model if self.averaged is None else self.averaged.module  # type: ignore[return-value]
+        return self.model if self.averaged is None else self.averaged.module
 
     def update(self, batches: Sequence[MicroBatch], lr: float) -> float:
         """One step of the optimizer on micro-batches, every scored step weighing the same; returns the mean loss."""

@@ -58,9 +58,6 @@ class Baseline:
 class Body(nn.Module):
     """What stands between embedding and head."""
 
-    reads_chunks: ClassVar[bool] = True
-    """Whether a chunk is computed at once; else token by token."""
-
     def forward(self, u: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """u [B, T, d_model] -> the same shape, and the state after it: nested tuples of tensors, the batch first."""
         raise NotImplementedError

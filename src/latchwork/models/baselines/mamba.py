@@ -45,9 +45,9 @@ class _Mamba(Body):
     The library itself carries a state token by token only. Here chunks equal one call within 1e-4.
     """
 
-    def __init__(self, layers: nn.Module, d_model: int) -> None:
+    def __init__(self, mamba: Any, d_model: int) -> None:
         super().__init__()
-        self.layers = layers.layers
+        self.layers = mamba.layers
         self.norm = nn.RMSNorm(d_model)
 
     def forward(self, u: Tensor, state: Any = None) -> tuple[Tensor, Any]:

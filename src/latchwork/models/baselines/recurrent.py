@@ -14,7 +14,7 @@ from latchwork.models.baselines.base import Baseline, Body
 class LSTMConfig(Baseline):
     """Sizes of `torch.nn.LSTM`."""
 
-    cells: ClassVar[type[nn.RNNBase]] = nn.LSTM
+    cells: ClassVar[Any] = nn.LSTM
 
     d_model: int = 89
 
@@ -26,7 +26,7 @@ class LSTMConfig(Baseline):
 class GRUConfig(LSTMConfig):
     """Sizes of `torch.nn.GRU`."""
 
-    cells: ClassVar[type[nn.RNNBase]] = nn.GRU
+    cells: ClassVar[Any] = nn.GRU
 
     d_model: int = 103
 
@@ -35,7 +35,7 @@ class GRUConfig(LSTMConfig):
 class ElmanConfig(LSTMConfig):
     """Sizes of `torch.nn.RNN`: x_t = tanh(W u_t + V x_{t−1} + b)."""
 
-    cells: ClassVar[type[nn.RNNBase]] = nn.RNN
+    cells: ClassVar[Any] = nn.RNN
 
     d_model: int = 178
 

@@ -1,7 +1,7 @@
 """mLSTM and sLSTM, the two blocks of `xlstm`, each alone: xLSTM[1:0] and xLSTM[0:1].
 
-`xlstm` is under the Apache License 2.0; `mlstm_kernels`, which it needs and the mLSTM calls, is under the NXAI Community
-License (attribution, a commercial threshold). So they are an extra of their own.
+`xlstm` is under the Apache License 2.0, but `mlstm_kernels`, which comes with it and which the mLSTM calls, under the
+NXAI Community License (attribution, a commercial threshold). So they are an extra of their own.
 
 Source: Beck et al., xLSTM: extended long short-term memory, arXiv 2405.04517.
 """
