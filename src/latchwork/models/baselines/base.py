@@ -48,11 +48,11 @@ class Baseline:
                 f"{absent} is not installed: pip install 'latchwork[{self.extra}]'", name=absent
             ) from None
 
-    def share(self, whole: int, parts: int, what: str) -> int:
-        """whole / parts. Raises: ValueError that says `what` if that leaves a remainder."""
-        if whole % parts:
-            raise ValueError(f"{what} must be a multiple of {parts}, got {whole}")
-        return whole // parts
+
+def check_heads(what: str, width: int, n_heads: int) -> None:
+    """Refuse a width that heads cannot share."""
+    if width % n_heads:
+        raise ValueError(f"{what} must be a multiple of n_heads = {n_heads}, got {width}")
 
 
 class Body(nn.Module):

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from latchwork.models.baselines.base import Baseline, Body
+from latchwork.models.baselines.base import Baseline, Body, check_heads
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,10 @@ class Mamba2Config(Baseline):
     chunk: int = 64
     """Steps that the library computes as one matrix product."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_heads("expand · d_model", self.expand * self.d_model, self.n_heads)
+
     def body(self) -> Body:
         library = self.library("transformers")
         config = library.Mamba2Config(
@@ -36,7 +40,7 @@ class Mamba2Config(Baseline):
             state_size=self.d_state,
             expand=self.expand,
             num_heads=self.n_heads,
-            head_dim=self.share(self.expand * self.d_model, self.n_heads, "expand · d_model"),
+            head_dim=self.expand * self.d_model // self.n_heads,
             n_groups=1,
             chunk_size=self.chunk,
         )

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from latchwork.models.baselines.base import Baseline, Body
+from latchwork.models.baselines.base import Baseline, Body, check_heads
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,11 @@ class TransformerConfig(Baseline):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.share(self.window, 2, "window")
+        check_heads("d_model", self.d_model, self.n_heads)
+        if self.window % 2:
+            raise ValueError(f"window must be even, got {self.window}")
 
     def body(self) -> Body:
-        self.share(self.d_model, self.n_heads, "d_model")
         library = self.library("transformers")
         config = library.GPT2Config(
             vocab_size=1,

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from latchwork.models.baselines.base import Baseline, Body
+from latchwork.models.baselines.base import Baseline, Body, check_heads
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,10 @@ class MLSTMConfig(Baseline):
     """Memories of a layer."""
     chunk: int = 64
     """Steps that the library computes as one matrix product."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_heads("d_model", self.d_model, self.n_heads)
 
     def body(self) -> Body:
         library, kernels = self.library("xlstm"), self.library("mlstm_kernels.torch.backend_module")
@@ -60,8 +64,11 @@ class SLSTMConfig(Baseline):
     hidden: int = 140
     """Hidden width of the feed-forward part."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_heads("d_model", self.d_model, self.n_heads)
+
     def body(self) -> Body:
-        self.share(self.d_model, self.n_heads, "d_model")
         library = self.library("xlstm")
         cell = library.sLSTMLayerConfig(num_heads=self.n_heads, backend="vanilla", dtype="float32")
         ffn = library.FeedForwardConfig(proj_factor=self.hidden / self.d_model, round_proj_up_to_multiple_of=1)

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from latchwork.models.baselines.base import Baseline, Body
+from latchwork.models.baselines.base import Baseline, Body, check_heads
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,13 @@ class XLSTMLargeConfig(Baseline):
     chunk: int = 64
     """Steps that the library computes as one matrix product."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.d_model % 64:  # keys and values would be rounded up to that, and not fit
+            raise ValueError(f"d_model must be a multiple of 64, got {self.d_model}")
+        check_heads("d_model", self.d_model, self.n_heads)
+
     def body(self) -> Body:
-        self.share(self.d_model, 64, "d_model")  # keys and values would be rounded up to it, and not fit
-        self.share(self.d_model, self.n_heads, "d_model")
         library = self.library("transformers")
         config = library.xLSTMConfig(
             vocab_size=1,
