@@ -132,13 +132,33 @@ class _MLSTM(_Stack):
 
 class _SLSTM(_Stack):
     """State: a pair a layer, the last inputs of the convolution and the states of the cells [B, 4, d_model]. Chunks
-    equal one call within 1e-4."""
+    equal one call within 1e-4.
+
+    The library writes every step into one tensor of all steps, which autograd copies as a whole at every step of the
+    way back; here the steps of its cell are stacked.
+    """
 
     def mix(self, layer: Any, u: Tensor, state: Any) -> tuple[Tensor, Any]:
-        inputs, cells = (_no_inputs(layer, u), None) if state is None else state
-        cells = None if cells is None else cells.transpose(0, 1)
-        y, after = layer(u, conv_state=inputs, slstm_state=cells, return_last_state=True)
-        return y, (after["conv_state"], after["slstm_state"].transpose(0, 1))
+        """What `xlstm.sLSTMLayer` computes, from a state."""
+        inputs, cells = (None, u.new_zeros(len(u), 4, u.shape[-1])) if state is None else state
+        conv, inputs = _convolve(layer, u, inputs)
+        # the library calls the gates for input and forgetting by each other's names
+        gates = torch.cat([layer.fgate(conv), layer.igate(conv), layer.zgate(u), layer.ogate(u)], dim=-1)
+        y, cells = _run(layer.slstm_cell, gates, cells)
+        y = y.unflatten(-1, (layer.config.num_heads, -1)).transpose(1, 2)
+        return layer.group_norm(y).transpose(1, 2).flatten(2), (inputs, cells)
+
+
+def _run(cell: Any, gates: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """gates [B, T, 4·d_model] and state [B, 4, d_model] -> outputs [B, T, d_model] and the state after them."""
+    recurrent = cell._recurrent_kernel_.transpose(1, 2)  # [heads, d, 4·d]
+    states, outputs = state.transpose(0, 1), []
+    for step in gates.unbind(dim=1):
+        heads = states[0].unflatten(-1, (len(recurrent), -1)).transpose(0, 1) @ recurrent  # [heads, B, 4·d]
+        read = heads.unflatten(-1, (4, -1)).permute(1, 2, 0, 3).flatten(1)
+        states, _ = cell.pointwise(step, read, cell._bias_, states, constants=cell.config.constants)
+        outputs.append(states[0])
+    return torch.stack(outputs, dim=1), states.transpose(0, 1)
 
 
 def _convolve(layer: Any, x: Tensor, inputs: Tensor | None) -> tuple[Tensor, Tensor]:
