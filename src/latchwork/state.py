@@ -1,9 +1,12 @@
-"""The state of a cascade: a tuple with one `LayerState` a layer. It is returned by every call and never mutated."""
+"""The state of a cascade: a tuple with one `LayerState` a layer. It is returned by every call and never mutated.
+
+The functions take states of baselines too: any tuples of tensors in tuples, the batch first.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from torch import Tensor
 
@@ -18,24 +21,29 @@ class LayerState(NamedTuple):
 
 
 State: TypeAlias = tuple[LayerState, ...]
+S = TypeVar("S")
+"""A state, in whatever structure its model has it."""
 
 __all__ = ["LayerState", "State", "detach", "select", "to"]
 
 
-def detach(state: State) -> State:
+def detach(state: S) -> S:
     """The same values cut off from the graph: gradients stop here (truncated backpropagation through time)."""
     return _map(state, Tensor.detach)
 
 
-def select(state: State, rows: Tensor) -> State:
+def select(state: S, rows: Tensor) -> S:
     """The state of the batch rows `rows` [N] (integers, in any order and with repeats, or a bool mask [B])."""
     return _map(state, lambda a: a[rows])
 
 
-def to(state: State, *args: Any, **kwargs: Any) -> State:
+def to(state: S, *args: Any, **kwargs: Any) -> S:
     """The state on another device or in another dtype; arguments as for `torch.Tensor.to`."""
     return _map(state, lambda a: a.to(*args, **kwargs))
 
 
-def _map(state: State, function: Callable[[Tensor], Tensor]) -> State:
-    return tuple(LayerState(*(function(a) for a in layer)) for layer in state)
+def _map(state: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    if isinstance(state, Tensor):
+        return function(state)
+    parts = (_map(part, function) for part in state)
+    return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)

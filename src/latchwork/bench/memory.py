@@ -15,11 +15,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from latchwork.bench.peers import RecurrentLM, TransformerLM, read
+from latchwork.bench.peers import TransformerLM, read
 from latchwork.bench.rows import Row
 from latchwork.bench.scaling import lengths
 from latchwork.bench.timing import NOT_SAID, attempt
 from latchwork.memory import peak_resident_bytes, resident_bytes
+from latchwork.models.baselines import BaselineLM, LSTMConfig
 from latchwork.models.cascade_lm import CascadeLM
 from latchwork.nn.config import CascadeConfig
 from latchwork.ops.scan import minmax_scan
@@ -104,7 +105,7 @@ SUBJECTS: dict[str, Callable[[], Run]] = {
     "scan in chunks": lambda: _scan(CHUNK),
     "scan of the whole sequence": _scan,
     "model in chunks": lambda: _chunks(CascadeLM(CascadeConfig.small(), VOCABULARY)),
-    "torch.nn.LSTM in chunks": lambda: _chunks(RecurrentLM(nn.LSTM, VOCABULARY, 89)),
+    "torch.nn.LSTM in chunks": lambda: _chunks(BaselineLM(LSTMConfig(), VOCABULARY)),
     "Transformer, GPT-2 (transformers)": _transformer,
 }
 # what is ours, and what it is held against

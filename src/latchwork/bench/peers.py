@@ -7,12 +7,13 @@ logits [B, T, V]. Libraries are imported when a peer is built, and an absent one
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from latchwork.models.baselines import BaselineLM, GRUConfig, LSTMConfig, Mamba2Config, MambaConfig, XLSTMLargeConfig
 from latchwork.ops.scan import minmax_scan
 
 ScanPeer = Callable[[Tensor, Tensor], Tensor]
@@ -58,70 +59,21 @@ SCAN_PEERS: dict[str, ScanPeer] = {
 }
 
 
-class RecurrentLM(nn.Module):
-    """Embedding, `torch.nn.LSTM` or `torch.nn.GRU`, head."""
-
-    def __init__(self, kind: type[nn.LSTM] | type[nn.GRU], vocab_size: int, width: int, layers: int = 2) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(vocab_size, width)
-        self.cells = kind(width, width, layers, batch_first=True)
-        self.head = nn.Linear(width, vocab_size)
-
-    def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        y, state = self.cells(self.embedding(tokens), state)
-        return self.head(y), state
-
-
-def lstm_of_size(parameters: int, vocab_size: int, layers: int) -> RecurrentLM:
+def lstm_of_size(parameters: int, vocab_size: int, layers: int) -> BaselineLM:
     """The LSTM language model whose number of parameters, embedding and head included, is nearest to `parameters`."""
 
     def count(width: int) -> int:
-        return 2 * vocab_size * width + vocab_size + layers * (8 * width * width + 8 * width)
+        return vocab_size * width + layers * (8 * width * width + 8 * width)
 
     width = min(range(4, 4096), key=lambda w: abs(count(w) - parameters))
-    return RecurrentLM(nn.LSTM, vocab_size, width, layers)
+    return BaselineLM(LSTMConfig(width, layers), vocab_size)
 
 
-class MambaLM(nn.Module):
-    """Embedding, the Mamba of `mambapy`, RMSNorm, tied head; in evaluation mode it takes one token at a time."""
+class TransformerLM(nn.Module):
+    """GPT-2's shape with a cache of the whole context, which a call changes in place.
 
-    def __init__(self, vocab_size: int, width: int) -> None:
-        super().__init__()
-        from mambapy.mamba import Mamba, MambaConfig
-
-        config = MambaConfig(d_model=width, n_layers=2)
-        self.embedding = nn.Embedding(vocab_size, width)
-        self.body = Mamba(config)
-        self.norm = nn.RMSNorm(width)
-        self.inner, self.memory = config.d_inner, config.d_conv - 1
-
-    def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        u = self.embedding(tokens)
-        if self.training:
-            y, after = self.body(u), None
-        elif tokens.shape[1] == 1:
-            before = state or [(None, u.new_zeros(len(u), self.inner, self.memory)) for _ in self.body.layers]
-            last, after = self.body.step(u[:, 0], list(before))
-            y = last.unsqueeze(1)
-        else:
-            raise NotImplementedError("mambapy carries its state one token at a time only")
-        return F.linear(self.norm(y), self.embedding.weight), after
-
-
-class HuggingFaceLM(nn.Module):
-    """A causal language model of `transformers`. Its state is its cache, which a call changes in place."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        result = self.model(tokens, cache=state, use_cache=not self.training)
-        return result.logits, result.cache
-
-
-class TransformerLM(HuggingFaceLM):
-    """GPT-2's shape; positions begin again where its table of positions ends, so that any context fits."""
+    Positions begin again where its table of positions ends, so that any context fits.
+    """
 
     def __init__(self, vocab_size: int, width: int, positions: int = 512) -> None:
         from transformers import GPT2Config, GPT2LMHeadModel
@@ -138,8 +90,8 @@ class TransformerLM(HuggingFaceLM):
             bos_token_id=None,
             eos_token_id=None,
         )
-        super().__init__(GPT2LMHeadModel(config))
-        self.config = config
+        super().__init__()
+        self.model, self.config = GPT2LMHeadModel(config), config
 
     def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         past = 0 if state is None else state.get_seq_length()
@@ -156,37 +108,6 @@ class TransformerLM(HuggingFaceLM):
         for layer in range(self.config.n_layer):
             cache.update(*torch.randn(2, 1, heads, context, width), layer)
         return cache
-
-
-def _mamba2(vocab_size: int) -> nn.Module:
-    from transformers import Mamba2Config, Mamba2ForCausalLM
-
-    config = Mamba2Config(
-        vocab_size=vocab_size,
-        hidden_size=90,
-        num_hidden_layers=2,
-        state_size=64,
-        num_heads=9,
-        head_dim=20,
-        n_groups=1,
-        chunk_size=64,
-        tie_word_embeddings=True,
-    )
-    return HuggingFaceLM(Mamba2ForCausalLM(config))
-
-
-def _xlstm(vocab_size: int) -> nn.Module:
-    from transformers import xLSTMConfig, xLSTMForCausalLM
-
-    config = xLSTMConfig(
-        vocab_size=vocab_size,
-        hidden_size=64,  # the only width near our size: keys and values are rounded up to multiples of 64
-        num_hidden_layers=2,
-        num_heads=4,
-        qk_dim_factor=1.0,
-        autocast_kernel_dtype="float32",
-    )
-    return HuggingFaceLM(xLSTMForCausalLM(config))
 
 
 @torch.no_grad()
@@ -210,11 +131,11 @@ class ModelPeer(NamedTuple):
 
 
 MODEL_PEERS = (
-    ModelPeer("torch.nn.LSTM", lambda vocab_size: RecurrentLM(nn.LSTM, vocab_size, 89)),
-    ModelPeer("torch.nn.GRU", lambda vocab_size: RecurrentLM(nn.GRU, vocab_size, 103)),
-    ModelPeer("Mamba (mambapy)", lambda vocab_size: MambaLM(vocab_size, 92)),
-    ModelPeer("Mamba-2 (transformers)", _mamba2),
-    ModelPeer("xLSTM (transformers)", _xlstm),
+    ModelPeer("torch.nn.LSTM", partial(BaselineLM, LSTMConfig())),
+    ModelPeer("torch.nn.GRU", partial(BaselineLM, GRUConfig())),
+    ModelPeer("Mamba (mambapy)", partial(BaselineLM, MambaConfig())),
+    ModelPeer("Mamba-2 (transformers)", partial(BaselineLM, Mamba2Config())),
+    ModelPeer("xLSTM (transformers)", partial(BaselineLM, XLSTMLargeConfig())),
     ModelPeer(
         "Transformer, GPT-2 (transformers)",
         lambda vocab_size: TransformerLM(vocab_size, 72),
@@ -226,14 +147,3 @@ MODEL_PEERS = (
 def size(model: nn.Module) -> int:
     """Number of parameters."""
     return sum(p.numel() for p in model.parameters())
-
-
-def body_size(model: nn.Module) -> int:
-    """Number of parameters without embeddings (of tokens and positions) and head, which depend on the vocabulary."""
-    outside = {
-        id(p)
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Embedding) or name.rpartition(".")[2] in ("head", "lm_head")
-        for p in module.parameters()
-    }
-    return sum(p.numel() for p in model.parameters() if id(p) not in outside)

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from latchwork.bench.peers import MODEL_PEERS, ModelPeer, body_size
+from latchwork.bench.peers import MODEL_PEERS, ModelPeer
 from latchwork.bench.rows import Row
 from latchwork.bench.timing import attempt, compare
+from latchwork.models.architectures import body_size
 from latchwork.models.cascade_lm import CascadeLM
 from latchwork.nn.config import CascadeConfig
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tyro
+from torch import nn
 
 from latchwork.cli.display import Bar, interruptible, print_json, say, set_threads, show_table
 from latchwork.cli.train import report
@@ -16,7 +17,6 @@ from latchwork.evaluation.extrapolate import check_lengths, extrapolate
 from latchwork.evaluation.measure import percent, score_streams
 from latchwork.evaluation.report import length_rows
 from latchwork.memory import peak_resident_bytes
-from latchwork.models.cascade_lm import CascadeLM
 from latchwork.tasks import RegularTask, Task, Text
 from latchwork.tasks.task import Stream
 from latchwork.training.run import Run, write_json
@@ -65,13 +65,13 @@ class Evaluate:
         report(run)
         return 0
 
-    def measure(self, run: Run, model: CascadeLM, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
+    def measure(self, run: Run, model: nn.Module, stop: Callable[[], bool] = lambda: False) -> dict[str, Any]:
         """The figures as they are written. Raises: KeyboardInterrupt after the chunk at which `stop()` is true."""
         if isinstance(run.task, RegularTask):
             return self._extrapolate(run.task, model, stop)
         return self._read(run.task, model, run.recipe.validation_sequences, stop)
 
-    def _read(self, task: Task, model: CascadeLM, sequences: int, stop: Callable[[], bool]) -> dict[str, Any]:
+    def _read(self, task: Task, model: nn.Module, sequences: int, stop: Callable[[], bool]) -> dict[str, Any]:
         """Of one pass over the held-out part."""
         total = len(task.parts["evaluation"]) - 1 if isinstance(task, Text) else None
         with Bar("evaluating", total) as bar:
@@ -81,7 +81,7 @@ class Evaluate:
             raise KeyboardInterrupt
         return {"task": task.name, "seed": self.seed, **score.to_dict()}
 
-    def _extrapolate(self, task: RegularTask, model: CascadeLM, stop: Callable[[], bool]) -> dict[str, Any]:
+    def _extrapolate(self, task: RegularTask, model: nn.Module, stop: Callable[[], bool]) -> dict[str, Any]:
         """Of fresh sequences, chunk after chunk."""
         with Bar("evaluating", self.length // self.chunk) as bar:
             steps = extrapolate(

@@ -45,7 +45,7 @@ class Generate:
         prompt = self.prompt.encode("utf-8", errors="surrogateescape")
         if not prompt:
             raise ValueError("prompt must have at least one character")
-        model, _ = run.trained()
+        model, _ = run.trained_cascade()
         generator = torch.Generator()
         if self.seed is None:
             generator.seed()

@@ -21,19 +21,21 @@ from latchwork.cli.generate import Generate
 from latchwork.cli.info import Info
 from latchwork.cli.options import one_of
 from latchwork.cli.run import Run
-from latchwork.cli.settings import with_settings
+from latchwork.cli.settings import arch_in, with_settings
 from latchwork.cli.sweep import Sweep
 from latchwork.cli.task import task_commands
 from latchwork.cli.train import train_commands
 from latchwork.cli.view import View
+from latchwork.models.architectures import CASCADE
 
 
-def commands() -> Any:
-    """All commands; those of tasks are made of what is registered."""
+def commands(arch: str = CASCADE) -> Any:
+    """All commands; those of tasks are made of what is registered, with the options of this model."""
     parts = [
         Annotated[Demo, tyro.conf.subcommand("demo")],
         Annotated[
-            train_commands(), tyro.conf.subcommand("train", description="Train a model and keep it in a run folder.")
+            train_commands(arch),
+            tyro.conf.subcommand("train", description="Train a model and keep it in a run folder."),
         ],
         Annotated[Sweep, tyro.conf.subcommand("sweep")],
         Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
@@ -68,11 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"latchwork {latchwork.__version__}")
         return 0
     try:
+        arguments = completed(typed)
         command = tyro.cli(
-            commands(),
+            commands(arch_in(arguments)),
             prog="latchwork",
             description="Recurrent networks with exact memory: train, evaluate, generate, view. --version tells which.",
-            args=completed(typed),
+            args=arguments,
             config=(tyro.conf.FlagConversionOff, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
         )
         return command.run()

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from latchwork.models.architectures import ARCHITECTURES, CASCADE
 from latchwork.tasks import TASKS
 from latchwork.training.settings import SettingsError, as_flags, assigned, merged, read_settings
 
@@ -33,3 +34,11 @@ def with_settings(arguments: Sequence[str]) -> list[str]:
     if task not in TASKS:
         raise SettingsError(f"there is no task {task!r}; there are {', '.join(TASKS)}")
     return [command, task, *as_flags(settings), *(rest if typed is None else rest[1:])]
+
+
+def arch_in(arguments: Sequence[str]) -> str:
+    """The model that --arch names last; a cascade where it names none, or one that there is not."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--arch", nargs="?")
+    found, _ = parser.parse_known_args(arguments)
+    return found.arch if found.arch in ARCHITECTURES else CASCADE

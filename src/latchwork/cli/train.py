@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from latchwork.cli.display import IS_MAIN, Bar, interruptible, print_json, say, set_threads
 from latchwork.cli.options import checked, one_of, task_command, unchecked
 from latchwork.evaluation.measure import percent
+from latchwork.evaluation.outcome import count_parameters
 from latchwork.evaluation.report import write_report
+from latchwork.models.architectures import ARCHITECTURES, CASCADE, ModelConfig, architecture
+from latchwork.nn.config import CascadeConfig
 from latchwork.tasks import TASKS, Task
 from latchwork.training.loop import End, Resumed, Step, Validation, first_says, make_accelerator, train
 from latchwork.training.recipe import Recipe
@@ -34,7 +37,8 @@ class _Train:
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """One setting, as in --set recipe.lr=0.003. May be given several times."""
     out: Path | None = None
-    """The run folder; by default runs/TASK-SEED, with a number where that exists."""
+    """The run folder; by default runs/TASK-SEED (runs/TASK-ARCH-SEED of a baseline), with a number where that
+    exists."""
     threads: int | None = None
     """Threads to compute with; by default PyTorch's choice."""
     json: bool = False
@@ -45,8 +49,9 @@ class _Train:
         task, model, recipe = checked(self.task), checked(self.model), checked(self.recipe)
         task.batch("train", 0, [0])  # unreadable data is an error before there is a folder
         accelerator = make_accelerator()
-        path = first_says(self.out or free_folder(task, recipe))
+        path = first_says(self.out or free_folder(task, model, recipe))
         run = Run(path, task, model, recipe)
+        count_parameters(run)  # and so is an absent library
         if accelerator.is_main_process:
             run.create()
         accelerator.wait_for_everyone()
@@ -78,21 +83,29 @@ class Resume:
         return train_and_report(run, resume=True, as_json=self.json)
 
 
-def train_commands() -> Any:
-    """One command for every task that is registered, and `resume`."""
-    return one_of([*map(_train_command, TASKS.values()), Annotated[Resume, tyro.conf.subcommand("resume")]])
+def train_commands(arch: str = CASCADE) -> Any:
+    """One command for every task that is registered, with the options of this model, and `resume`."""
+    tasks = [_train_command(task, arch) for task in TASKS.values()]
+    return one_of([*tasks, Annotated[Resume, tyro.conf.subcommand("resume")]])
 
 
-def _train_command(task: type[Task]) -> Any:
-    model, recipe = map(unchecked, defaults(task.name))
-    fields = [("model", type(model), model), ("recipe", type(recipe), recipe)]
+def _train_command(task: type[Task], arch: str) -> Any:
+    model, recipe = map(unchecked, defaults(task.name, arch))
+    fields = [("arch", _ARCH, arch), ("model", type(model), model), ("recipe", type(recipe), recipe)]
     return task_command(_Train, task, "train", fields)
 
 
-def free_folder(task: Task, recipe: Recipe) -> Path:
-    """The first of runs/TASK-SEED, runs/TASK-SEED-2, … that does not exist."""
+_ARCH: Any = Annotated[
+    Literal[tuple(ARCHITECTURES)],
+    tyro.conf.arg(help="What is trained. It has options of its own: --arch mamba --help shows those of Mamba."),
+]
+
+
+def free_folder(task: Task, model: ModelConfig, recipe: Recipe) -> Path:
+    """The first of runs/TASK-SEED, runs/TASK-SEED-2, … that does not exist; of a baseline runs/TASK-ARCH-SEED, …"""
     size = f"-{task.size}" if hasattr(task, "size") else ""
-    base = Path("runs") / f"{task.name}{size}-seed{recipe.seed}"
+    arch = "" if isinstance(model, CascadeConfig) else f"-{architecture(model)}"
+    base = Path("runs") / f"{task.name}{size}{arch}-seed{recipe.seed}"
     number, path = 1, base
     while path.exists():
         number += 1

@@ -16,6 +16,8 @@ from latchwork.evaluation.outcome import count_parameters, current_evaluation, l
 from latchwork.evaluation.page import figures, page, table
 from latchwork.evaluation.states import run_states
 from latchwork.files import write_text
+from latchwork.models.architectures import architecture
+from latchwork.nn.config import CascadeConfig
 from latchwork.training.run import Run
 
 
@@ -63,6 +65,8 @@ _STATES = (
 
 def _model_line(run: Run) -> str:
     m = run.model
+    if not isinstance(m, CascadeConfig):
+        return f"{architecture(m)}, {count_parameters(run):,} parameters, {m.n_layers} layers, d_model {m.d_model}"
     units = f"{m.n_units} units" if m.degree == 1 else f"{m.n_units} units of degree {m.degree}"
     return f"{count_parameters(run):,} parameters, {m.n_layers} layers of {units}, d_model {m.d_model}"
 

@@ -17,11 +17,11 @@ STEPS = 64
 def run_states(run: Run) -> tuple[str, list[str]]:
     """What the best model of a run reads, and one ``<svg>`` element a layer of what its units hold meanwhile.
 
-    Raises: RunError or CheckpointError when there is no whole trained model, ValueError when the data of a text is
-    gone, ImportError with what to install when matplotlib is missing.
+    Raises: RunError or CheckpointError when there is no whole trained model, or one that is no cascade, ValueError when
+    the data of a text is gone, ImportError with what to install when matplotlib is missing.
     """
     run.check_data()
-    model, _ = run.trained()
+    model, _ = run.trained_cascade()
     tokens = sample(run.task, run.recipe.seed)
     names = run.task.token_names
     pictures = state_heatmaps(trace(model, torch.from_numpy(tokens)[None]), [names[token] for token in tokens])

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from latchwork.models import decoding
 from latchwork.models.sampling import check_sampling, sample
+from latchwork.models.tokens import embed
 from latchwork.nn.cascade import Cascade
 from latchwork.nn.config import CascadeConfig
 from latchwork.state import State
@@ -68,15 +68,7 @@ class CascadeLM(nn.Module):
         return decoding.step(self, tokens, state, dropout=dropout) if type(self) is CascadeLM else None
 
     def _embed(self, tokens: Tensor) -> Tensor:
-        """tokens [B, T] -> [B, T, d_model]; refuses what are no tokens of this model."""
-        if not isinstance(tokens, Tensor) or tokens.ndim != 2 or tokens.is_floating_point() or tokens.is_complex():
-            got = f"{tokens.dtype} {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
-            raise ValueError(f"tokens must be an integer tensor [B, T], got {got}")
-        try:
-            return F.embedding(tokens.long(), self.embedding.weight)
-        except IndexError:
-            low, high = int(tokens.min()), int(tokens.max())
-            raise ValueError(f"tokens must be in 0 … {self.vocab_size - 1}, got values from {low} to {high}") from None
+        return embed(self.embedding, tokens)
 
     def generate(
         self,

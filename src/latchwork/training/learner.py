@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from latchwork.models.cascade_lm import CascadeLM
 from latchwork.tasks.task import IGNORE
 from latchwork.training.recipe import Recipe
 
@@ -26,7 +25,7 @@ MicroBatch: TypeAlias = tuple[Tensor, Tensor]
 class Learner:
     """A model with all that its next update depends on, on one device or spread over the processes of accelerate."""
 
-    def __init__(self, model: CascadeLM, recipe: Recipe, accelerator: Accelerator) -> None:
+    def __init__(self, model: nn.Module, recipe: Recipe, accelerator: Accelerator) -> None:
         self.recipe, self.accelerator = recipe, accelerator
         self.device = accelerator.device
         self.model = model.to(self.device)
@@ -41,9 +40,9 @@ class Learner:
         self.model.train()
 
     @property
-    def measured(self) -> CascadeLM:
+    def measured(self) -> nn.Module:
         """The model that is validated and kept: the running average of the weights, if there is one."""
-        return self.model if self.averaged is None else self.averaged.module  # type: ignore[return-value]
+        return self.model if self.averaged is None else self.averaged.module
 
     def update(self, batches: Sequence[MicroBatch], lr: float) -> float:
         """One step of the optimizer on micro-batches, every scored step weighing the same; returns the mean loss."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
+from torch import nn
 
 from latchwork.evaluation.measure import Score, score_streams
-from latchwork.models.cascade_lm import CascadeLM
 from latchwork.training import checkpoint
 from latchwork.training.data import updates
 from latchwork.training.learner import Learner
@@ -193,7 +193,7 @@ def first_says(value: T) -> T:
 
 
 def validate(
-    model: CascadeLM, run: Run, stop: Callable[[], bool] = lambda: False, process: int = 0, processes: int = 1
+    model: nn.Module, run: Run, stop: Callable[[], bool] = lambda: False, process: int = 0, processes: int = 1
 ) -> Score:
     """The score of one process's share of the validation set."""
     recipe, task = run.recipe, run.task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from latchwork.models.architectures import ARCHITECTURES, CASCADE, ModelConfig
 from latchwork.nn.config import CascadeConfig
 from latchwork.training.recipe import Recipe
 
@@ -33,6 +34,7 @@ DEFAULTS: dict[str, tuple[CascadeConfig, Recipe]] = {
 """Model and recipe by task, where those of the paper are not what is best."""
 
 
-def defaults(task: str) -> tuple[CascadeConfig, Recipe]:
+def defaults(task: str, arch: str = CASCADE) -> tuple[ModelConfig, Recipe]:
     """Model and recipe of a task where nothing else is said."""
-    return DEFAULTS.get(task, (CascadeConfig.small(), Recipe()))
+    model, recipe = DEFAULTS.get(task, (CascadeConfig.small(), Recipe()))
+    return (model if arch == CASCADE else ARCHITECTURES[arch]()), recipe  # type: ignore[call-arg]

@@ -8,10 +8,12 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from latchwork.fields import check_types
 from latchwork.files import write_text
+from latchwork.models.architectures import ARCHITECTURES, CASCADE, ModelConfig, architecture, build
+from latchwork.models.baselines import BaselineLM
 from latchwork.models.cascade_lm import CascadeLM
 from latchwork.nn.config import CascadeConfig
 from latchwork.tasks import Task, get
@@ -33,7 +35,7 @@ class Run:
 
     path: Path
     task: Task
-    model: CascadeConfig
+    model: ModelConfig
     recipe: Recipe
 
     @property
@@ -48,9 +50,9 @@ class Run:
     def report(self) -> Path:
         return self.path / "report.html"
 
-    def build(self) -> CascadeLM:
+    def build(self) -> CascadeLM | BaselineLM:
         """A model with fresh weights."""
-        return CascadeLM(self.model, self.task.vocab_size, self.task.n_outputs)
+        return build(self.model, self.task.vocab_size, self.task.n_outputs)
 
     def best(self) -> Checkpoint:
         """The checkpoint with the best validation."""
@@ -65,13 +67,20 @@ class Run:
             raise RunError(f"{file} is damaged: it names the checkpoint {name!r}")
         return Checkpoint(self.checkpoints / name)
 
-    def trained(self) -> tuple[CascadeLM, Checkpoint]:
+    def trained(self) -> tuple[CascadeLM | BaselineLM, Checkpoint]:
         """The model of the best checkpoint, in evaluation mode."""
         chosen = self.best()
         chosen.check()
         model = self.build()
         chosen.load_weights(model)
         return model.eval(), chosen
+
+    def trained_cascade(self) -> tuple[CascadeLM, Checkpoint]:
+        """As `trained`, for what only cascades have. Raises: RunError where the model is a baseline."""
+        if not isinstance(self.model, CascadeConfig):
+            raise RunError(f"{self.path} is a run of {architecture(self.model)}: this is there for cascades only")
+        model, chosen = self.trained()
+        return cast(CascadeLM, model), chosen
 
     def set_best(self, chosen: Checkpoint) -> None:
         write_json(self.path / "best.json", {"checkpoint": chosen.path.name})
@@ -129,7 +138,7 @@ class Run:
         return {
             "format": FORMAT,
             "task": {"name": self.task.name, **fields},
-            "model": self.model.to_dict(),
+            "model": {"arch": architecture(self.model), **self.model.to_dict()},
             "recipe": self.recipe.to_dict(),
         }
 
@@ -140,11 +149,12 @@ class Run:
         name = task.pop("name", None)
         if not isinstance(name, str):
             raise SettingsError("the settings name no task; task.name is missing")
-        model, recipe = defaults(name)
+        fields = dict(settings.get("model", {}))
+        model, recipe = defaults(name, _known(fields.pop("arch", CASCADE)))
         return cls(
             path,
             get(name, **task),
-            _with(model, settings.get("model", {})),
+            _with(model, fields),
             _with(recipe, settings.get("recipe", {})),
         )
 
@@ -167,7 +177,7 @@ class Run:
             return cls(
                 path=path,
                 task=_named(file, "task", lambda: get(name, **task)),
-                model=_named(file, "model", lambda: _with(CascadeConfig(), config["model"])),
+                model=_named(file, "model", lambda: _model(config["model"])),
                 recipe=_named(file, "recipe", lambda: _with(Recipe(), config["recipe"])),
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
@@ -191,6 +201,18 @@ class Run:
             whole = isinstance(record, dict) and isinstance(record.get("step"), int)
             if whole and isinstance(record.get("validation", {}), dict):
                 yield record
+
+
+def _model(fields: dict[str, Any]) -> ModelConfig:
+    """The configuration that a file holds; files of older versions, which name no arch, are of cascades."""
+    fields = dict(fields)
+    return _with(ARCHITECTURES[_known(fields.pop("arch", CASCADE))](), fields)  # type: ignore[call-arg]
+
+
+def _known(arch: Any) -> str:
+    if not isinstance(arch, str) or arch not in ARCHITECTURES:
+        raise ValueError(f"arch must be one of {', '.join(ARCHITECTURES)}, got {arch!r}")
+    return arch
 
 
 def _with(defaults: Any, fields: dict[str, Any]) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from latchwork.nn.config import CascadeConfig
+from latchwork.models.architectures import ARCHITECTURES
 from latchwork.tasks import TASKS
 from latchwork.training.recipe import Recipe
 
@@ -71,7 +71,7 @@ def assigned(assignments: Iterable[str]) -> Settings:
         if not equals or not path.strip():
             raise SettingsError(f"{text!r} is no assignment; write section.key=value, for example recipe.lr=0.003")
         if not dot:
-            near = _near(section, [f"{s}.{k}" for s, keys in _keys(None).items() for k in keys], by=_last)
+            near = _near(section, [f"{s}.{k}" for s, keys in _keys(None, None).items() for k in keys], by=_last)
             raise SettingsError(f"{path.strip()!r} has no section, which is one of {', '.join(SECTIONS)}{near}")
         settings.setdefault(section, {})[key] = parse_value(value.strip())
     check_settings(settings, "--set")
@@ -97,7 +97,7 @@ def check_settings(settings: dict[str, Any], where: str, more: Sequence[str] = (
             raise SettingsError(f"{where}: there is no section {section!r}{_near(section, [*SECTIONS, *more])}")
         if not isinstance(fields, dict):
             raise SettingsError(f"{where}: section {section} should be a table of keys and values, got {fields!r}")
-        known = _keys(settings.get("task", {}).get("name"))[section]
+        known = _keys(_said(settings, "task", "name"), _said(settings, "model", "arch"))[section]
         for key in fields:
             if key not in known:
                 raise SettingsError(f"{where}: there is no {section}.{key}{_near(key, known, prefix=f'{section}.')}")
@@ -127,12 +127,19 @@ def parse_value(text: str) -> Any:
 SECTIONS = ("task", "model", "recipe")
 
 
-def _keys(task: Any) -> dict[str, list[str]]:
-    """The keys of every section; those of all tasks where it is not said which."""
+def _said(settings: dict[str, Any], section: str, key: str) -> Any:
+    fields = settings.get(section)
+    return fields.get(key) if isinstance(fields, dict) else None
+
+
+def _keys(task: Any, arch: Any) -> dict[str, list[str]]:
+    """The keys of every section; those of all tasks and models where it is not said which."""
     tasks = [TASKS[task]] if isinstance(task, str) and task in TASKS else list(TASKS.values())
+    known = isinstance(arch, str) and arch in ARCHITECTURES
+    models = [ARCHITECTURES[arch]] if known else list(ARCHITECTURES.values())
     return {
         "task": ["name", *dict.fromkeys(f.name for t in tasks for f in dataclasses.fields(t))],  # type: ignore[arg-type]
-        "model": [f.name for f in dataclasses.fields(CascadeConfig)],
+        "model": ["arch", *dict.fromkeys(f.name for m in models for f in dataclasses.fields(m))],
         "recipe": [f.name for f in dataclasses.fields(Recipe)],
     }
 

@@ -28,12 +28,12 @@ _STATES_KEPT = 64
 class Viewer:
     """A trained model and its task; calls may come from several threads.
 
-    Raises: what `Run.trained` raises.
+    Raises: what `Run.trained_cascade` raises.
     """
 
     def __init__(self, run: Run) -> None:
         self.run, self.task = run, run.task
-        self.model, self.checkpoint = run.trained()
+        self.model, self.checkpoint = run.trained_cascade()
         self.token_names = run.task.token_names
         self._lock = threading.Lock()
         self._states: OrderedDict[tuple[int, ...], State] = OrderedDict()
@@ -41,13 +41,13 @@ class Viewer:
     @property
     def most_tokens(self) -> int:
         """Tokens that fit into one answer."""
-        config = self.run.model
+        config = self.model.config
         numbers = config.n_layers * config.n_states * (2 + config.degree)
         return max(1, min(MOST_TOKENS, _MOST_NUMBERS // numbers))
 
     def facts(self) -> dict[str, Any]:
         """What there is to look at."""
-        config, task = self.run.model, self.task
+        config, task = self.model.config, self.task
         size = getattr(task, "size", None)
         return {
             "task": f"{task.name}({size})" if size else task.name,
