@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 ANCHORS = ["^", "$", r"\A", r"\Z", r"\b", r"\B"]
@@ -9,6 +10,12 @@ CATEGORIES = [r"\d", r"\D", r"\w", r"\W", r"\s", r"\S"]
 REPEATS = ["", "", "", "*", "+", "?", "*?", "+?", "??", "{2}", "{1,2}", "{,2}?", "{2,}", "{0}"]
 GROUPS = ["(", "(?:", "(?i:", "(?-i:", "(?s:", "(?m:", "(?a:", "(?u:"]
 AROUND = ["(?=", "(?!", "(?<=", "(?<!"]
+
+
+def at_random(examples: int) -> settings:
+    """The same examples in every run, however long one takes."""
+    slow = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+    return settings(max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=slow)
 
 
 def patterns(alphabet: str, *, context: bool = True, around: bool = True) -> st.SearchStrategy[str]:

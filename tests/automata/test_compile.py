@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, reject
 from languages import random_dfa, random_nfa
-from patterns_at_random import patterns
+from patterns_at_random import at_random, patterns
 
 from latchwork.automata import (
     DFA,
@@ -65,7 +65,7 @@ def check_pattern(pattern: str, alphabet: str, length: int) -> None:
     try:
         dfa = from_regex(pattern, alphabet)
     except (RegexError, BudgetError):
-        return
+        reject()  # another pattern takes its place
     letters = all_words(len(alphabet), length)
     words = ["".join(alphabet[a] for a in row) for row in letters.tolist()]
     compiled = re.compile(pattern)
@@ -81,20 +81,20 @@ def check_pattern(pattern: str, alphabet: str, length: int) -> None:
         assert np.array_equal(prefix_verdicts(cascade, letters), expected), (pattern, cascade)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@at_random(60)
 @given(patterns("ab"))
 def test_patterns_are_pythons_on_all_words_up_to_length_8(pattern):
     check_pattern(pattern, "ab", 8)
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@at_random(1000)
 @given(patterns("ab"))
 def test_a_thousand_patterns_are_pythons_on_all_words_up_to_length_8(pattern):
     check_pattern(pattern, "ab", 8)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@at_random(20)
 @given(patterns("a\n_"))
 def test_patterns_over_three_letters_are_pythons(pattern):
     check_pattern(pattern, "a\n_", 6)

@@ -8,10 +8,10 @@ import sys
 import warnings
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from languages import random_nfa, verdicts
-from patterns_at_random import patterns
+from patterns_at_random import at_random, patterns
 
 from latchwork.automata import DFA, OTHER, BudgetError, RegexError, equivalent, from_regex, minimize
 from latchwork.automata.characters import Characters
@@ -26,11 +26,6 @@ def assert_as_python(pattern: str, alphabet: str, longest: int, flags: int = 0) 
     for word, verdict in verdicts(dfa, alphabet, longest):
         assert verdict == (match(word) is not None), (pattern, flags, word)
     return dfa
-
-
-def at_random(examples: int):
-    slow = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
-    return settings(max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=slow)
 
 
 def compare(pattern: str, alphabet: str, longest: int, flags: int) -> None:
