@@ -35,10 +35,9 @@ class Conditions:
 
     def actions(self, level: int) -> dict[Action, int]:
         """All that the level ever does, each with the formula of letters and earlier values of upper levels."""
-        diagrams = [self._before(level, column) for column in range(len(self._cascade.walk.images.columns))]
-        leaves = {self._diagrams[number] for diagram in diagrams for number in self._below(diagram)}
-        actions = sorted((leaf for leaf in leaves if isinstance(leaf, Action)), key=_order)
-        return {action: self._for_letters(action, diagrams) for action in actions}
+        columns = self.by_column(level)
+        actions = sorted({action for column in columns for action in column}, key=_order)
+        return {action: self._for_letters(action, columns) for action in actions}
 
     def by_column(self, level: int) -> list[dict[Action, int]]:
         """What the level does on letters of each column, with the formulas of earlier values of upper levels."""
@@ -169,12 +168,11 @@ class Conditions:
             made[number] = formulas.either(groups, partial(formulas.values, level, possible))
         return made[diagram]
 
-    def _for_letters(self, action: Action, diagrams: Sequence[int]) -> int:
-        """The formula of letters and values for an action; diagrams: one for every column."""
+    def _for_letters(self, action: Action, columns: Sequence[dict[Action, int]]) -> int:
+        """The formula of letters and values for an action; columns: what `by_column` gives."""
         groups: dict[int, list[int]] = {}
-        made = {diagram: self._formula(diagram, action) for diagram in set(diagrams)}
         for letter, column in enumerate(self._cascade.walk.images.column):
-            groups.setdefault(made[diagrams[column]], []).append(letter)
+            groups.setdefault(columns[column].get(action, self.formulas.false), []).append(letter)
         return self.formulas.either(groups, self.formulas.letters)
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from latchwork.automata.dfa import DFA, BoolArray, letters, shown
+from latchwork.automata.dfa import DFA, BoolArray, encode, letters, shown
 from latchwork.automata.search import BUDGET, explore
 
 
@@ -104,11 +104,8 @@ class NFA:
         """
         column = {letter: a for a, letter in enumerate(self.alphabet)}
         states = self._close(self.starts)
-        for position, symbol in enumerate(word):
-            if symbol not in column:
-                where = f"symbol {symbol!r} at position {position}"
-                raise ValueError(f"{where} is not in the alphabet {shown(self.alphabet)}")
-            states = self._close(self.transitions[column[symbol], states].any(axis=0))
+        for letter in encode(word, self.alphabet, column, False):
+            states = self._close(self.transitions[letter, states].any(axis=0))
         return bool((states & self.accepting).any())
 
     def determinize(self, budget: int | None = BUDGET) -> DFA:
