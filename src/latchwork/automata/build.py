@@ -68,7 +68,7 @@ def single_unit(matrices: BoolArray, start: BoolArray, outputs: Sequence[BoolArr
     n_letters, n = matrices.shape[:2]
     unit = Unit(n, True, 0, 0, exclusive)
     after = Circuit()
-    wires = [after.has_place(unit, np.flatnonzero(states).tolist()) for states in outputs]
+    wires = [after.has([unit], [(place,) for place in np.flatnonzero(states).tolist()]) for states in outputs]
     # A place that no state leads to has to be set low; the others are low where all states before are.
     empty = ~matrices.any(axis=2)
     return _assembled(

@@ -81,19 +81,16 @@ class Holder:
 class Circuit:
     """Gates, interned: equal ones have one number, and a gate has a larger number than its inputs.
 
-    Numbers `FALSE` and `TRUE` are constants. A node is a `Read` or (kind, inputs).
+    Numbers `FALSE` and `TRUE` are constants. A node is a `Read` or (kind, inputs); `cost` counts meets and joins of two
+    numbers.
     """
 
     def __init__(self) -> None:
         self.nodes: list[Read | tuple[str, tuple[int, ...]]] = [("false", ()), ("true", ())]
         self.stage = [0, 0]
         self.depth = [0, 0]
+        self.cost = 0
         self._numbers: dict[object, int] = {}
-
-    @property
-    def cost(self) -> int:
-        """Meets and joins of two numbers."""
-        return sum(len(node[1]) - 1 for node in self.nodes if isinstance(node, tuple) and node[1])
 
     def formula(self, formulas: Formulas, number: int, holders: Sequence[Holder], made: dict[int, int]) -> int:
         """The gate of a formula over values of levels; `made` remembers the formulas that have one."""
@@ -139,10 +136,6 @@ class Circuit:
         return self.some(
             self.every([self._one_of(first, values, False), self.has(rest, tails)]) for tails, values in heads.items()
         )
-
-    def has_place(self, unit: Unit, places: Collection[int]) -> int:
-        """Whether one of these places of a vector unit is high."""
-        return self._one_of(unit, set(places), False)
 
     def every(self, inputs: Iterable[int]) -> int:
         return self._gate("and", inputs, TRUE, FALSE)
@@ -193,6 +186,7 @@ class Circuit:
         if key not in self._numbers:
             self._numbers[key] = len(self.nodes)
             self.nodes.append(node)
+            self.cost += 0 if isinstance(node, Read) else len(node[1]) - 1
             self.stage.append(stage)
             self.depth.append(depth)
         return self._numbers[key]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 Group = tuple[str, tuple[tuple[int, ...], ...]]
@@ -104,13 +105,14 @@ class Structure:
             for _, gates in groups:
                 yield from gates
 
-    @property
+    @cached_property
     def n_wires(self) -> int:
         """How many wires the stages have together."""
         return 2 + sum(len(stage.before) + _count(stage.gates) for stage in self.stages)
 
-    @property
+    @cached_property
     def n_readout_wires(self) -> int:
+        """How many wires the readout has."""
         return 2 + sum(len(stage.after) for stage in self.stages) + _count(self.readout)
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,7 +125,7 @@ class Structure:
             stages = tuple(
                 Stage(
                     _groups(stage["gates"]),
-                    tuple(_terms(unit) for unit in stage["units"]),
+                    tuple(_wiring(unit) for unit in stage["units"]),
                     _whole(stage["before"]),
                     _whole(stage["after"]),
                 )
@@ -139,7 +141,7 @@ def _count(groups: tuple[Group, ...]) -> int:
     return sum(len(gates) for _, gates in groups)
 
 
-def _terms(values: dict[str, Any]) -> Wiring:
+def _wiring(values: dict[str, Any]) -> Wiring:
     first, degree = _whole([values["first"], values["degree"]])
     return Wiring(first, degree, _whole(values["gates"]))
 
