@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from latchwork.nn.mode import evaluating
 from latchwork.tasks.task import IGNORE, IntArray, Stream, count_labels
 
 
@@ -104,18 +104,6 @@ def device_of(model: nn.Module) -> torch.device:
     """Where the model's first parameter is; the CPU if it has none."""
     first = next(model.parameters(), None)
     return torch.device("cpu") if first is None else first.device
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode; afterwards every module trains or does not train as before."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
 
 
 def percent(correct: int, scored: int) -> str:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from latchwork.models.cascade_lm import CascadeLM
+from latchwork.nn.mode import evaluating
 from latchwork.nn.units import Units, scan_units
 
 
@@ -72,22 +73,11 @@ def _measured(model: CascadeLM, tokens: Tensor, lengths: list[int], chunk: int) 
     for length in lengths:
         while done < length:
             end = min(done + chunk, length)
-            with _watched(units) as found, _evaluating(model):
+            with _watched(units) as found, evaluating(model), torch.no_grad():
                 _, state = model.cascade(model.embedding(tokens[:, done:end]), state)
             products = [new @ old for new, old in zip(found, products, strict=True)] if products else found
             done = end
         yield StateGradient(length, tuple(products))
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        model.train(training)
 
 
 @contextmanager
