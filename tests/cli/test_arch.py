@@ -20,12 +20,14 @@ LIBRARIES = {
     "xlstm-large": "transformers",
     "mlstm": "xlstm",
     "slstm": "xlstm",
+    "xlstm": "xlstm",
     "transformer": "transformers",
 }
 SIZES = {
     "mamba2": "--d-model 8 --n-heads 2 --d-state 4",
     "xlstm-large": "--d-model 64 --hidden 8",
     "mlstm": "--d-model 16",
+    "xlstm": "--d-model 16 --hidden 8",
     "transformer": "--d-model 8 --window 64",
 }
 QUICK = "--size 4 --batch-size 2 --validation-sequences 1 --train-sequences 8 --validate-every 3 --threads 1"
@@ -122,10 +124,10 @@ def test_sweeps_and_comparisons_tell_models_apart(capsys, tmp_path):
     shared = "[task]\nname = 'latching'\nsize = 4\n[recipe]\nsteps = 1\ntrain_sequences = 4\nbatch_size = 2\n"
     grids = "[[grid]]\nmodel.arch = ['lstm', 'gru']\nmodel.d_model = 6\n[[grid]]\nmodel.n_units = [4]\n"
     (tmp_path / "s.toml").write_text(shared + "validation_sequences = 1\n" + grids)
-    sweep = read_sweep(tmp_path / "s.toml", tmp_path / "runs")
-    assert [run.path.name for run in sweep.runs] == ["arch-lstm", "arch-gru", "n_units-4"]
-    assert [run.model for run in sweep.runs] == [LSTMConfig(6), GRUConfig(6), CascadeConfig(n_units=4)]
-    for run in sweep.runs:
+    runs = [planned.run for planned in read_sweep(tmp_path / "s.toml", tmp_path / "runs")]
+    assert [run.path.name for run in runs] == ["arch-lstm", "arch-gru", "n_units-4"]
+    assert [run.model for run in runs] == [LSTMConfig(6), GRUConfig(6), CascadeConfig(n_units=4)]
+    for run in runs:
         run.create()
     assert latchwork("compare runs --json True") == 0
     labels = [group["label"] for group in json.loads(capsys.readouterr().out)["groups"]]

@@ -59,7 +59,7 @@ def test_the_report_shows_curves_floor_and_configuration_in_a_browser(run, brows
     assert opened.errors == []
     for shown in ("latchwork: latching(4)", "Learning curve", "Accuracy against length", "100.0%", "99.9%", "65,536"):
         assert shown in opened.text
-    for shown in ("in the worst chunk", "floor: always the commonest label", "asymmetric", "train_sequences"):
+    for shown in ("in the worst chunk", "floor: always the commonest label", "keep", "train_sequences"):
         assert shown in opened.text
     assert opened.dom.count("<svg") == 2
     import matplotlib.image

@@ -20,6 +20,7 @@ LIBRARIES = {
     "xlstm-large": "transformers",
     "mlstm": "xlstm",
     "slstm": "xlstm",
+    "xlstm": "xlstm",
     "transformer": "transformers",
 }
 SMALL = {
@@ -31,6 +32,7 @@ SMALL = {
     "xlstm-large": {"d_model": 64, "hidden": 8, "chunk": 16},
     "mlstm": {"d_model": 16, "n_heads": 2, "chunk": 16},
     "slstm": {"d_model": 8, "n_heads": 2, "hidden": 8},
+    "xlstm": {"d_model": 16, "n_heads": 2, "hidden": 8, "chunk": 16},
     "transformer": {"d_model": 8, "n_heads": 2, "window": 16},
 }
 every_baseline = pytest.mark.parametrize("name", BASELINES)
@@ -181,6 +183,9 @@ def test_mlstm_and_slstm_compute_what_their_library_does():
     )
     stack = library.xLSTMBlockStackConfig(slstm_block=slstm, num_blocks=2, embedding_dim=8)
     _assert_same_stack(small("slstm").body, library.xLSTMBlockStack(stack), u[:, :, :8])
+    slstm.feedforward.proj_factor = 0.5
+    stack = library.xLSTMBlockStackConfig(mlstm, slstm, context_length=21, num_blocks=2, embedding_dim=16, slstm_at=[1])
+    _assert_same_stack(small("xlstm").body, library.xLSTMBlockStack(stack), u)
 
 
 def _assert_same_stack(body, theirs, u):

@@ -173,7 +173,7 @@ def test_tied_and_untied_heads():
 
 
 def test_inits_are_what_their_names_say():
-    config = CascadeConfig(d_model=400, n_layers=2, n_units=300)
+    config = CascadeConfig(d_model=400, n_layers=2, n_units=300, init="asymmetric")
     unit = Cascade(config).layers[1].unit
     assert unit.set.bias.unique().tolist() == [1.0]
     assert unit.reset.bias.unique().tolist() == [0.0]
@@ -181,7 +181,7 @@ def test_inits_are_what_their_names_say():
     assert unit.reset.weight.std().item() == pytest.approx(small, rel=0.02)
     assert unit.set.weight.abs().max().item() == pytest.approx(400**-0.5, rel=0.01)
     assert unit.out.weight.std().item() == pytest.approx(2 / (2 * 300**0.5), rel=0.02)
-    unit = Cascade(CascadeConfig(d_model=400, n_units=300, init="keep")).layers[0].unit
+    unit = Cascade(CascadeConfig(d_model=400, n_units=300)).layers[0].unit
     assert (unit.set.bias.unique().tolist(), unit.reset.bias.unique().tolist()) == ([-1.0], [1.0])
     assert unit.reset.weight.std().item() == pytest.approx(small, rel=0.02)
     for init in ("small_init", "kaiming"):

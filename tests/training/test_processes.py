@@ -32,7 +32,9 @@ def launch(arguments: str, cwd, processes: int = 1) -> subprocess.CompletedProce
 
 
 def records(folder) -> list[dict]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
+    """What a run recorded, but for the seconds it took."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
+    return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="gloo in processes of POSIX")
@@ -64,7 +66,7 @@ def test_a_run_of_two_processes_goes_on_with_two_or_one(tmp_path):
     launch("train resume cut --set recipe.steps=20 --threads 1", tmp_path, processes=2)
     assert records(tmp_path / "cut") == records(tmp_path / "whole")
     launch("train resume cut --set recipe.steps=30 --threads 1", tmp_path)
-    assert records(tmp_path / "cut")[-1] == {"step": 30, "end": "finished"}
+    assert records(tmp_path / "cut")[-1].items() >= {"step": 30, "end": "finished"}.items()
 
 
 def test_a_run_is_trained_by_one_process_at_a_time(tmp_path):

@@ -35,7 +35,7 @@ class Demo:
         evaluation = Evaluate(self.out, length=self.length, json=self.json)
         check_lengths(evaluation.length, evaluation.chunk, evaluation.sequences)
         recipe = Recipe(seed=self.seed, validation_sequences=200, validate_every=50, steps=1000)
-        run = Run(self.out, Latching(16), CascadeConfig.small(init="asymmetric"), recipe)
+        run = Run(self.out, Latching(16), CascadeConfig.small(), recipe)
         if (self.out / "config.json").exists():
             if _but_for_the_seed(Run.open(self.out)) != _but_for_the_seed(run):
                 raise ValueError(f"{self.out} holds another run; choose another folder with --out")

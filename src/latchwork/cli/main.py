@@ -20,6 +20,7 @@ from latchwork.cli.evaluate import Evaluate
 from latchwork.cli.generate import Generate
 from latchwork.cli.info import Info
 from latchwork.cli.options import one_of
+from latchwork.cli.reproduce import Reproduce
 from latchwork.cli.run import Run
 from latchwork.cli.settings import arch_in, with_settings
 from latchwork.cli.sweep import Sweep
@@ -39,6 +40,7 @@ def commands(arch: str = CASCADE) -> Any:
         ],
         Annotated[Sweep, tyro.conf.subcommand("sweep")],
         Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
+        Annotated[Reproduce, tyro.conf.subcommand("reproduce")],
         Annotated[Compare, tyro.conf.subcommand("compare")],
         Annotated[View, tyro.conf.subcommand("view")],
         Annotated[Generate, tyro.conf.subcommand("generate")],

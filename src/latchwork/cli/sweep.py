@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,8 +14,8 @@ import tyro
 from latchwork.cli.display import Bar, interruptible, print_json, say, show_table
 from latchwork.evaluation.measure import percent
 from latchwork.evaluation.outcome import current_evaluation
-from latchwork.experiments.sweep import read_sweep
-from latchwork.experiments.workers import Done, Failed, Working, cores, run_sweep
+from latchwork.experiments.sweep import Planned, read_sweep
+from latchwork.experiments.workers import Failed, Working, cores, run_sweep
 from latchwork.training.run import Run
 from latchwork.training.settings import assigned
 
@@ -40,51 +42,81 @@ class Sweep:
 
     def run(self) -> int:
         sweep = read_sweep(self.file, self.out or Path("runs") / self.file.stem, assigned(self.set))
-        for name, value in (("workers", self.workers), ("threads", self.threads)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+        check_counts(self.workers, self.threads)
         if self.dry:
-            for run in sweep.runs:
-                print(run.path)
+            for planned in sweep:
+                print(planned.run.path)
             return 0
-        workers = min(self.workers or cores(), len(sweep.runs))
-        threads = self.threads or max(1, cores() // workers)
-        say(f"{len(sweep.runs)} runs, {workers} at a time with {threads} threads each")
-        failed: list[Failed] = []
-        finished, clock = 0, time.monotonic()
-        with interruptible("stopping the runs at work after their step") as stop, Bar("runs", len(sweep.runs)) as bar:
-            for event in run_sweep(sweep, workers, threads, stop):
-                if isinstance(event, Working):
-                    bar.update(finished, " · ".join(_state(run) for run in event.runs))
-                    continue
-                finished += 1
-                if isinstance(event, Failed):
-                    failed.append(event)
-                    say(f"{event.run.path.name}: failed: {event.message} ({event.run.path / 'log.txt'})")
-                elif isinstance(event, Done) and event.seconds:
-                    say(f"{event.run.path.name}: {_outcome(event.run)}, in {event.seconds:,.0f} s")
-            stopped = stop()
-        rows = [_row(run) for run in sweep.runs]
+        clock = time.monotonic()
+        result = work_off(sweep, self.workers, self.threads)
+        rows = [_row(planned.run) for planned in sweep]
         if self.json:
             print_json({"runs": rows})
         else:
             show_table(
                 self.file.stem, list(rows[0]), [[_cell(value) for value in row.values()] for row in rows], names=1
             )
-        if stopped:
-            say(f"stopped with {finished} of {len(sweep.runs)} runs done; the same command goes on")
+        say(f"{result.done} of {len(sweep)} runs done, {time.monotonic() - clock:,.0f} s")
+        return result.status()
+
+
+@dataclass(frozen=True)
+class Result:
+    """How working through a sweep ended."""
+
+    done: int
+    failed: tuple[Failed, ...]
+    stopped: bool
+
+    def status(self) -> int:
+        """The exit status; says how to go on where runs are left."""
+        if self.stopped:
+            say("stopped; the same command goes on")
             return 130
-        say(f"{finished - len(failed)} of {len(sweep.runs)} runs done, {time.monotonic() - clock:,.0f} s")
-        return 1 if failed else 0
+        return 1 if self.failed else 0
+
+
+def check_counts(workers: int | None, threads: int | None) -> None:
+    for name, value in (("workers", workers), ("threads", threads)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+def work_off(sweep: Sequence[Planned], workers: int | None, threads: int | None) -> Result:
+    """Train and measure what is left of a sweep, and say how it goes."""
+    workers = min(workers or cores(), len(sweep))
+    threads = threads or max(1, cores() // workers)
+    say(f"{len(sweep)} runs, {workers} at a time with {threads} threads each")
+    failed: list[Failed] = []
+    name = _names([planned.run for planned in sweep])
+    done = 0
+    with interruptible("stopping the runs at work after their step") as stop, Bar("runs", len(sweep)) as bar:
+        for event in run_sweep(sweep, workers, threads, stop):
+            if isinstance(event, Working):
+                bar.update(done + len(failed), " · ".join(f"{name[run.path]} {_state(run)}" for run in event.runs))
+            elif isinstance(event, Failed):
+                failed.append(event)
+                say(f"{name[event.run.path]}: failed: {event.message} ({event.run.path / 'log.txt'})")
+            else:
+                done += 1
+                if event.seconds:
+                    say(f"{name[event.run.path]}: {_outcome(event.run)}, in {event.seconds:,.0f} s")
+        return Result(done, tuple(failed), stop())
+
+
+def _names(runs: Sequence[Run]) -> dict[Path, str]:
+    """The folders of runs, below the one that holds them all."""
+    top = Path(os.path.commonpath([run.path.parent for run in runs]))
+    return {run.path: run.path.relative_to(top).as_posix() for run in runs}
 
 
 def _state(run: Run) -> str:
     """Where a run is that is being worked on."""
     records = list(run.records())
     if not records:
-        return f"{run.path.name} starts"
+        return "starts"
     last = records[-1]  # read once: this is asked several times a second
-    return f"{run.path.name} measured" if "end" in last else f"{run.path.name} step {last['step']:,}"
+    return "measured" if "end" in last else f"step {last['step']:,}"
 
 
 def _outcome(run: Run) -> str:

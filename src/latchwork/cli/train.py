@@ -156,6 +156,7 @@ def train_and_report(run: Run, *, resume: bool, as_json: bool = False) -> int:
 _REASONS = {
     "perfect": "every validation answer is right",
     "patience": "the validation loss has not fallen for a while: stopped",
+    "time": "the time for updates is over: stopped",
     "finished": "finished",
 }
 
@@ -163,6 +164,7 @@ _REASONS = {
 _MORE = {
     "perfect": "to go on all the same: `latchwork train resume {run} --set recipe.stop_when_perfect=False`",
     "patience": "to go on all the same: `latchwork train resume {run} --set recipe.patience=None`",
+    "time": "to go on all the same: `latchwork train resume {run} --set recipe.minutes=None`",
     "finished": "to train further: `latchwork train resume {run} --set recipe.steps=N`",
 }
 

@@ -36,11 +36,15 @@ class Outcome:
     perfect: int | None
     """The update after which every validation answer was right for the first time."""
     end: str | None
-    """Why training has ended: "perfect", "patience" or "finished"; None if it has not."""
+    """Why training has ended: "perfect", "patience", "time", "finished" or "diverged"; None if it has not."""
     evaluation: dict[str, Any] | None
     """The content of ``evaluation.json``."""
     notes: list[str]
     """What is missing or wrong, for people."""
+    seconds: float | None = None
+    """Spent on updates; None where training has not ended, or an older version has not said."""
+    tokens: int | None = None
+    """Read in updates."""
 
     @property
     def has_accuracy(self) -> bool:
@@ -58,6 +62,8 @@ class Outcome:
             "updates": self.updates,
             "updates_to_best": self.best[0] if self.best else None,
             "updates_needed": self.perfect,
+            "training_seconds": self.seconds,
+            "training_tokens": self.tokens,
             **{f"validation_{name}": best.get(name) for name in _SCORE},
             **{f"evaluation_{name}": evaluation.get(name) for name in (*_SCORE, *_LENGTHS)},
             "evaluation_accuracy": _share(evaluation),
@@ -87,6 +93,7 @@ def read_outcome(run: Run) -> Outcome:
     notes = [] if end else [f"training has not ended: {updates:,} updates so far"]
     evaluation, about = current_evaluation(run)
     notes += [about] if about else []
+    last = records[-1] if records else {}
     return Outcome(
         run=run,
         parameters=count_parameters(run),
@@ -98,6 +105,8 @@ def read_outcome(run: Run) -> Outcome:
         end=end,
         evaluation=evaluation,
         notes=notes,
+        seconds=last["seconds"] if _is_number(last.get("seconds")) else None,
+        tokens=last["tokens"] if _is_number(last.get("tokens")) else None,
     )
 
 

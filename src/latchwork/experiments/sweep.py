@@ -32,15 +32,15 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """Runs in folders of their own, and how they are measured; None: only trained."""
+class Planned:
+    """A run in a folder of its own, and how it is measured; None: it is only trained."""
 
-    runs: tuple[Run, ...]
+    run: Run
     evaluation: Evaluation | None
 
 
-def read_sweep(file: Path, out: Path, changes: Settings | None = None) -> Sweep:
-    """The sweep that a TOML, YAML or JSON file declares, with its runs below the folder `out`.
+def read_sweep(file: Path, out: Path, changes: Settings | None = None) -> list[Planned]:
+    """The runs that a TOML, YAML or JSON file declares, in folders below `out`.
 
     The sections task, model and recipe hold what all runs share. The section grid has lists of values for some keys, as
     in ``recipe.seed = [0, 1, 2]``, and every combination is a run, called after its values. Several grids ([[grid]] in
@@ -71,7 +71,8 @@ def read_sweep(file: Path, out: Path, changes: Settings | None = None) -> Sweep:
             runs[name] = run
     if not runs:
         raise SettingsError(f"{file}: the list of grids is empty: there is no run")
-    return Sweep(tuple(runs.values()), _evaluation(evaluate, str(file)))
+    measured = _evaluation(evaluate, str(file))
+    return [Planned(run, measured) for run in runs.values()]
 
 
 def _axes(grid: Any, where: str, section: str = "") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from latchwork.experiments.sweep import Evaluation, Sweep
+from latchwork.experiments.sweep import Evaluation, Planned
 from latchwork.training.run import Run, RunError
 
 _POLL_SECONDS = 0.2
@@ -58,7 +58,7 @@ def cores() -> int:
 
 
 def run_sweep(
-    sweep: Sweep, workers: int, threads: int, stop: Callable[[], bool] = lambda: False
+    sweep: Sequence[Planned], workers: int, threads: int, stop: Callable[[], bool] = lambda: False
 ) -> Iterator[Done | Failed | Working]:
     """Train and measure every run that is not done yet; what is done is only reported.
 
@@ -66,13 +66,14 @@ def run_sweep(
     When `stop()` is true the runs at work write a checkpoint and end; the same call later goes on from there.
     """
     waiting: list[_Job] = []
-    for run in sweep.runs:
+    for planned in sweep:
+        run = planned.run
         if (run.path / "config.json").exists():
             if Run.open(run.path) != run:
                 raise RunError(f"{run.path} holds a run with other settings; choose another folder")
         else:
             run.create()
-        waiting.append(_Job(run, _commands(run, sweep.evaluation, threads)))
+        waiting.append(_Job(run, _commands(run, planned.evaluation, threads)))
     working: list[_Job] = []
     try:
         while waiting or working:

@@ -29,7 +29,7 @@ class CascadeConfig:
     """Multiply the states by a sigmoid of the input before they leave the unit."""
     conv: Conv = "basic"
     """How the previous and this input are mixed: one matrix over both, or a learned gate a channel."""
-    init: Init = "asymmetric"
+    init: Init = "keep"
     """How the reset and set projections start: small normal, Kaiming uniform, set above reset (nearly every step sets
     the state), or reset above set (nearly every step keeps it). Vector units start ready to permute or to keep, with a
     low set, in any case."""
@@ -87,7 +87,8 @@ class CascadeConfig:
     @classmethod
     def paper_lm(cls, **changes: Any) -> CascadeConfig:
         """The paper's language model: 112,465,992 parameters with the GPT-2 vocabulary of 50,257."""
-        return cls(**{"d_model": 728, "n_layers": 12, "n_units": 1456, "conv": "gated", **changes})
+        sizes = {"d_model": 728, "n_layers": 12, "n_units": 1456}
+        return cls(**{**sizes, "conv": "gated", "init": "asymmetric", **changes})
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values, for JSON."""

@@ -68,7 +68,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class End:
-    """Why training ended: "perfect", "patience", "finished" or "stopped" (by `stop`)."""
+    """Why training ended: "perfect", "patience", "time", "finished" or "stopped" (by `stop`)."""
 
     step: int
     reason: str
@@ -113,7 +113,7 @@ def _train(run: Run, accelerator: Accelerator, resume: bool, stop: Callable[[], 
 
     def measure(metrics: _Metrics) -> Iterator[Event]:
         """Validate and save, if it is time to and has not been done at this step."""
-        at_end = progress.step == total
+        at_end = progress.step == total or progress.is_late(recipe)
         if progress.step == progress.validated or (progress.step % every and not at_end):
             return
         clock = time.perf_counter()
@@ -138,6 +138,7 @@ def _train(run: Run, accelerator: Accelerator, resume: bool, stop: Callable[[], 
     with _Metrics(run, accelerator.is_main_process, progress.step) as metrics:
         if progress.step:
             yield from measure(metrics)  # an interruption may have come between an update and its validation
+        since = time.perf_counter()
         for batches in updates(task, recipe, progress.step, accelerator.process_index, accelerator.num_processes):
             if asked() or progress.ended(recipe, task):
                 break
@@ -150,16 +151,20 @@ def _train(run: Run, accelerator: Accelerator, resume: bool, stop: Callable[[], 
             if progress.step % _RECORD_EVERY == 0 or progress.step == total:
                 metrics.record(progress.step, {"loss": loss, "lr": lr})
             tokens = accelerator.num_processes * sum(t.numel() for t, _ in batches)
+            progress.tokens += tokens
             yield Step(progress.step, total, loss, lr, tokens / (time.perf_counter() - clock))
+            progress.seconds = _longest(progress.seconds + time.perf_counter() - since, accelerator)
             if not asked():
                 yield from measure(metrics)
+            since = time.perf_counter()
         reason = progress.ended(recipe, task) or (
             "finished" if progress.step >= total and progress.step == progress.validated else "stopped"
         )
         if reason == "stopped" and progress.step != progress.saved:
             progress.save(run, learner, is_best=False)
         if reason != "stopped":
-            metrics.record(progress.step, {"end": reason})
+            spent = {"seconds": round(progress.seconds, 3), "tokens": progress.tokens}
+            metrics.record(progress.step, {"end": reason, **spent})
     yield End(progress.step, reason)
 
 
@@ -217,6 +222,14 @@ def _agreed(accelerator: Accelerator, stop: Callable[[], bool]) -> Callable[[], 
     if accelerator.num_processes == 1:
         return stop
     return lambda: bool(accelerator.reduce(torch.tensor(int(stop()), device=accelerator.device), "sum"))
+
+
+def _longest(seconds: float, accelerator: Accelerator) -> float:
+    """The same number in all processes, so that their time is over at the same step."""
+    if accelerator.num_processes == 1:
+        return seconds
+    every = accelerator.gather(torch.tensor([seconds], dtype=torch.float64, device=accelerator.device))
+    return float(every.max())
 
 
 def _diverged(run: Run, step: int, loss: float) -> str:

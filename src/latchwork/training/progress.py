@@ -27,6 +27,10 @@ class Progress:
     since_lowest: int = 0
     saved: int = 0
     perfect: bool = False
+    seconds: float = 0.0
+    """Spent on updates."""
+    tokens: int = 0
+    """Read in updates, padding included."""
 
     def take(self, score: Score, task: Task) -> bool:
         """Count a validation; true if it is the best one so far.
@@ -43,8 +47,14 @@ class Progress:
         self.validated = self.step
         return is_best
 
+    def is_late(self, recipe: Recipe) -> bool:
+        """Whether the time for updates is over."""
+        return recipe.minutes is not None and self.seconds >= 60 * recipe.minutes
+
     def ended(self, recipe: Recipe, task: Task) -> str | None:
         """Why there is nothing left to do before the last update, if so."""
+        if self.is_late(recipe) and self.step == self.validated:
+            return "time"
         if task.measure == "accuracy" and self.perfect and recipe.stop_when_perfect:
             return "perfect"
         return "patience" if recipe.patience is not None and self.since_lowest >= recipe.patience else None

@@ -53,6 +53,9 @@ class Recipe:
     nothing elsewhere; sums, states and weights are float32 all the same."""
     validate_every: int | None = None
     """Updates between validations (and checkpoints); None: an epoch."""
+    minutes: float | None = None
+    """Minutes of updates at most, over all resumptions, validations not counted; None: no limit. Where it ends a
+    training depends on the speed of the machine."""
     patience: int | None = 10
     """Stop after this many validations without a lower loss; None: never."""
     stop_when_perfect: bool = True
@@ -72,7 +75,7 @@ class Recipe:
         for name in ("steps", "validate_every", "patience"):
             if getattr(self, name) is not None:
                 _at_least(self, name, 1)
-        for name in ("lr", "lr_factor", "lr_epochs", "clip"):
+        for name in ("lr", "lr_factor", "lr_epochs", "clip", "minutes"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} must be a positive number, got {value}")

@@ -185,7 +185,7 @@ class Run:
 
     @property
     def ended(self) -> str | None:
-        """Why training ended: "perfect", "patience" or "finished"; None if it has not."""
+        """Why training ended: "perfect", "patience", "time", "finished" or "diverged"; None if it has not."""
         records = list(self.records())
         return records[-1].get("end") if records else None
 

@@ -12,6 +12,7 @@ Bodies have two layers and nearly the size of the small cascade's, 127,432 param
 | xlstm-large | `XLSTMLargeConfig` | transformers | d_model 64, 4 heads, hidden 220 | 126,928 |
 | mlstm | `MLSTMConfig` | xlstm | d_model 96, 4 heads | 127,408 |
 | slstm | `SLSTMConfig` | xlstm | d_model 100, 4 heads, hidden 140 | 126,500 |
+| xlstm | `XLSTMConfig` | xlstm | d_model 96, 4 heads, hidden 152 | 127,112 |
 | transformer | `TransformerConfig` | transformers | d_model 72, 4 heads, window 512 | 126,432 |
 """
 
@@ -22,7 +23,7 @@ from latchwork.models.baselines.mamba import MambaConfig
 from latchwork.models.baselines.mamba2 import Mamba2Config
 from latchwork.models.baselines.recurrent import ElmanConfig, GRUConfig, LSTMConfig
 from latchwork.models.baselines.transformer import TransformerConfig
-from latchwork.models.baselines.xlstm import MLSTMConfig, SLSTMConfig
+from latchwork.models.baselines.xlstm import MLSTMConfig, SLSTMConfig, XLSTMConfig
 from latchwork.models.baselines.xlstm_large import XLSTMLargeConfig
 
 BASELINES: dict[str, type[Baseline]] = {
@@ -34,6 +35,7 @@ BASELINES: dict[str, type[Baseline]] = {
     "xlstm-large": XLSTMLargeConfig,
     "mlstm": MLSTMConfig,
     "slstm": SLSTMConfig,
+    "xlstm": XLSTMConfig,
     "transformer": TransformerConfig,
 }
 """Configurations by the name that ``--arch`` takes."""
@@ -50,5 +52,6 @@ __all__ = [
     "MambaConfig",
     "SLSTMConfig",
     "TransformerConfig",
+    "XLSTMConfig",
     "XLSTMLargeConfig",
 ]

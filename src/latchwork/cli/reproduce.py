@@ -1,0 +1,74 @@
+"""`latchwork reproduce`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from latchwork.cli.display import print_json, say, show_table
+from latchwork.cli.sweep import check_counts, work_off
+from latchwork.experiments.paper.plan import MOST_SEEDS, BudgetName, TableName, plan
+from latchwork.experiments.paper.report import write
+
+
+@dataclass
+class Reproduce:
+    """Run the tables of arXiv 2605.06384, and report what has been run beside the paper's numbers.
+
+    main: MinMax cascades and baselines on Latching, Sequences and InductionHeads, to 2^20 steps. ablation: which parts
+    of a cascade matter. The same command goes on with what is left, and retries what has failed; runs that are done are
+    only reported.
+    """
+
+    table: tyro.conf.Positional[TableName]
+    """Which table."""
+    budget: BudgetName = "small"
+    """small: two processor cores, some of the sizes, 1 to 5 seeds, 10 minutes of updates a run. paper: every size and
+    model, 10 seeds, 30 epochs, for a GPU."""
+    out: Path | None = None
+    """Folder of the runs and the report; by default runs/paper-BUDGET."""
+    tasks: tuple[str, ...] = ()
+    """Only these tasks, or others than the budget has, as in --tasks latching-16 sequences-4-right."""
+    models: tuple[str, ...] = ()
+    """Only these models, or others than the budget has, as in --models cascade gru; of the ablation: configurations."""
+    seeds: int | None = None
+    """Seeds of every cell; by default as the budget has it."""
+    workers: int | None = None
+    """Runs at a time; by default as many as there are processor cores."""
+    threads: int | None = None
+    """Threads of each worker; by default the cores are divided among the workers."""
+    dry: bool = False
+    """Only list the runs, and what is there of them."""
+    report: bool = False
+    """Only write the report from what is there."""
+    json: bool = False
+    """Print the table as JSON."""
+
+    def run(self) -> int:
+        check_counts(self.workers, self.threads)
+        if self.seeds is not None and not 1 <= self.seeds <= MOST_SEEDS:
+            raise ValueError(f"seeds must be between 1 and {MOST_SEEDS}, got {self.seeds}")
+        out = self.out or Path("runs") / f"paper-{self.budget}"
+        asked = plan(self.table, out, self.budget, tasks=self.tasks, models=self.models, seeds=self.seeds)
+        if self.dry:
+            for planned in asked.runs:
+                print(f"{planned.run.path}  {planned.run.ended or 'not run'}")
+            return 0
+        clock, result = time.monotonic(), None
+        if not self.report:
+            result = work_off(asked.runs, self.workers, self.threads)
+            say(f"{result.done} of {len(asked.runs)} runs done, {time.monotonic() - clock:,.0f} s")
+        written = write(out, self.budget)
+        table = written.tables[self.table]
+        if self.json:
+            print_json(table.to_dict())
+        else:
+            show_table(table.title, ["", *table.columns.values()], table.texts(), names=1)
+        for line in written.complaints:
+            say(line)
+        for file in written.files:
+            say(f"report: {file}")
+        return result.status() if result else 0

@@ -1,0 +1,242 @@
+"""What the report on the paper's tables says, in grids of text; pages are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, get_args
+
+import torch
+
+from latchwork.evaluation.measure import share_percent
+from latchwork.evaluation.statistics import wilson
+from latchwork.experiments.paper.plan import (
+    ABLATION_TASKS,
+    BUDGETS,
+    PAPER_ABLATION,
+    PAPER_MAIN,
+    TASKS,
+    BudgetName,
+    TableName,
+)
+from latchwork.experiments.paper.table import NOTHING, Result, Table, mean_accuracy
+from latchwork.models.architectures import body_size
+from latchwork.training.run import Run
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cell of a grid: a figure, remarks below it, and links to runs."""
+
+    text: str
+    remarks: tuple[str, ...] = ()
+    links: tuple[tuple[str, Path], ...] = ()
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of the report."""
+
+    title: str
+    explained: str
+    head: tuple[str, ...]
+    rows: list[tuple[str, list[Entry]]] = field(default_factory=list)
+
+
+def grids_of(table: Table) -> Iterator[Grid]:
+    if table.plan.name == "main":
+        yield _beside_the_paper(table)
+        yield _every_task(table)
+        yield _cost(table)
+    else:
+        yield _ablation(table)
+
+
+_GROUPS = (
+    ("Latching", "latching", "latching"),
+    ("Sequences, published", "sequences", "sequences-published"),
+    ("Sequences, right", None, "sequences-right"),
+    ("InductionHeads(16)", "inductionheads-16", "inductionheads-16"),
+    ("InductionHeads(30)", "inductionheads-30", "inductionheads-30"),
+)
+"""Rows of the paper's main table: title, key of the paper's figures, what the keys of tasks are made of."""
+
+
+def _beside_the_paper(table: Table) -> Grid:
+    tasks = {task.key: task for task in TASKS if task.key in table.plan.rows}
+    grid = Grid(
+        "The main table beside the paper's",
+        "Accuracy in percent over all steps of the long sequences, the mean over the sizes that were run (of each "
+        "the median over the seeds); after the stroke what the paper prints. A cell is filled when every size of "
+        "its row that any model was run on has been measured.",
+        ("task", "sizes", *table.columns.values()),
+    )
+    for title, printed, parts in _GROUPS:
+        kind, _, variant = parts.partition("-")
+        chosen = [t for t in tasks.values() if parts in (t.key, t.name) or (t.name == kind and t.variant == variant)]
+        if not chosen:
+            continue
+        entries = [Entry(", ".join(str(task.size) for task in chosen))]
+        for model in table.columns:
+            mean = mean_accuracy(table.get(task.key, model) for task in chosen)
+            theirs = PAPER_MAIN[printed].get(model) if printed else None
+            ours = NOTHING if mean is None else share_percent(mean).rstrip("%")
+            entries.append(Entry(f"{ours} / {NOTHING if theirs is None else theirs}"))
+        grid.rows.append((title, entries))
+    return grid
+
+
+def _every_task(table: Table) -> Grid:
+    grid = Grid(
+        "Every task",
+        "Accuracy over all steps of the long sequences, the median over the seeds; in brackets the accuracy of the "
+        "worst chunk of 1,024 steps of any seed. Floor: what always answering the commonest label of these "
+        "sequences gives. Sequences run to 2^20 steps where nothing else is said. The numbers below a figure are "
+        "the seeds, and link their runs.",
+        ("task", "floor", *table.columns.values()),
+    )
+    longest = BUDGETS[table.plan.budget].evaluation.length
+    for row, title in table.plan.rows.items():
+        results = {model: table.get(row, model) for model in table.columns}
+        floors = [result.floor for result in results.values() if result and result.floor is not None]
+        entries = [Entry(share_percent(median(floors)) if floors else NOTHING)]
+        entries += [_measured(result, longest) for result in results.values()]
+        grid.rows.append((title, entries))
+    return grid
+
+
+def _measured(result: Result | None, longest: int) -> Entry:
+    if result is None:
+        return Entry(NOTHING)
+    text = NOTHING
+    if result.accuracy is not None and result.worst is not None:
+        text = f"{share_percent(result.accuracy)} ({share_percent(result.worst)})"
+    return Entry(text, tuple(result.remarks(longest)), _links(result))
+
+
+def _ablation(table: Table) -> Grid:
+    grid = Grid(
+        "The ablation beside the paper's",
+        "Seeds for which every validation answer was right at some time, with Wilson's 95% interval; after the "
+        "stroke what the paper prints (of 10 seeds). Below it the accuracy over the long sequences as in the main "
+        "table. Sequences(4), right, has five layers, everything else two. The paper has no such column, and no row "
+        "keep.",
+        ("configuration", *table.columns.values()),
+    )
+    longest = BUDGETS[table.plan.budget].evaluation.length
+    columns = [task.key for task in ABLATION_TASKS]
+    for row, title in table.plan.rows.items():
+        entries = []
+        for column in table.columns:
+            result, place = table.get(row, column), columns.index(column)
+            theirs = PAPER_ABLATION.get(row, ())
+            printed = f" / {theirs[place]} of 10" if place < len(theirs) else ""
+            if result is None or not result.ended:
+                entries.append(Entry(NOTHING + printed, () if result is None else ("running",)))
+                continue
+            summary = result.summary()
+            low, high = summary.success_interval or wilson(0, 1)
+            text = f"{summary.successes} of {len(result.ended)} [{low:.2f}, {high:.2f}]{printed}"
+            long = _measured(result, longest)
+            entries.append(Entry(text, (long.text, *long.remarks), long.links))
+        grid.rows.append((title, entries))
+    return grid
+
+
+def _cost(table: Table) -> Grid:
+    grid = Grid(
+        "Cost",
+        "Body: parameters without embedding and head; of a cascade with two layers. The rest are medians over the "
+        "runs of the table that have ended: updates, tokens read in them, seconds that they took, and tokens a "
+        "second over the long sequences. One thread a run where the table was run on two cores; other runs, and "
+        "sometimes other programs, were at work beside it.",
+        ("model", "body", "runs", "updates", "tokens, millions", "seconds", "tokens a second, reading"),
+    )
+    for model, title in table.columns.items():
+        results = [result for (_, column), result in table.results.items() if column == model]
+        figures = [outcome.figures() for result in results for outcome in result.ended]
+        smallest = min((o for r in results for o in r.group.outcomes), key=lambda o: o.parameters, default=None)
+        body = NOTHING if smallest is None else f"{_body(smallest.run):,}"
+        grid.rows.append(
+            (
+                title,
+                [
+                    Entry(body),
+                    Entry(str(len(figures))),
+                    Entry(_middle(figures, "updates")),
+                    Entry(_middle(figures, "training_tokens", 1e-6)),
+                    Entry(_middle(figures, "training_seconds")),
+                    Entry(_middle(figures, "tokens_per_second")),
+                ],
+            )
+        )
+    return grid
+
+
+def _body(run: Run) -> int:
+    with torch.device("meta"):
+        return body_size(run.build())
+
+
+def _middle(figures: Sequence[dict[str, Any]], name: str, scale: float = 1.0) -> str:
+    found = [f[name] for f in figures if f[name] is not None]
+    return f"{scale * median(found):,.0f}" if found else NOTHING
+
+
+def _links(result: Result) -> tuple[tuple[str, Path], ...]:
+    return tuple((str(o.run.recipe.seed), o.run.path) for o in result.group.outcomes)
+
+
+INTRODUCTION = (
+    "The two tables of the paper MinMax Recurrent Neural Cascades (arXiv 2605.06384), made by one program from runs "
+    "that lie beside this page. A dash is a cell that was not run."
+)
+
+DIFFERENCES = (
+    (
+        "Sequences",
+        "The paper's public generator never emits a reset and calls a sequence complete after two of its events, "
+        "whatever its length: that is the variant called published here. In the right one a sequence is complete "
+        "after all of its events in order, and resets come; scalar units then need about a layer a stage, so "
+        "cascades have n + 1 layers there, and the same width. Rates of events are chosen by a rule, so that labels "
+        "are balanced in training and every long sequence completes and loses sequences.",
+    ),
+    (
+        "InductionHeads",
+        "One answer a sequence says nothing of the lengths between, so a copy of the carried state is asked after "
+        "every chunk of 1,024 steps: 1,024 answers of each of 8 sequences.",
+    ),
+    (
+        "Latching",
+        "The summary of the paper names sizes 2n; its figures fit sizes 2^n, n = 2 to 9, which is what is run.",
+    ),
+    (
+        "Baselines",
+        "Bodies of 125,600 to 128,500 parameters without embedding and head, as the paper says of its own. xLSTM-L "
+        "is taken to be xLSTM Large. The recipe of a task is the same for all models but for the learning rate, "
+        "which was chosen once for every model on Latching(16).",
+    ),
+    (
+        "Accuracy",
+        "The paper prints one figure a task over all lengths; so does this page, beside the worst chunk. Always "
+        "answering the commonest label of the sequences that are measured gives the floor.",
+    ),
+)
+
+
+def budget_text(budget: BudgetName) -> list[str]:
+    """What a budget is, and the commands that make the report."""
+    asked = BUDGETS[budget]
+    shared = {**asked.recipe, "seeds of cascades": asked.seeds, "seeds of baselines": asked.baseline_seeds}
+    own = "; ".join(
+        f"{task}: {', '.join(f'{k} {v}' for k, v in fields.items())}" for task, fields in asked.recipes.items()
+    )
+    said = ", ".join(f"{name} {value}" for name, value in shared.items())
+    return [
+        f"Budget {budget}: {said}" + (f"; {own}" if own else "") + ". Minutes are of updates, validations not counted. "
+        "Everything else is as `latchwork train` has it; every run has its `config.json`.",
+        "",
+        *(f"    latchwork reproduce {table} --budget {budget}" for table in get_args(TableName)),
+    ]

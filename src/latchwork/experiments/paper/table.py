@@ -1,0 +1,181 @@
+"""What has come out of the paper's tables, cell by cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from latchwork.evaluation.comparison import GroupSummary, sum_up
+from latchwork.evaluation.groups import Group
+from latchwork.evaluation.measure import share_percent
+from latchwork.evaluation.outcome import Outcome, read_outcome
+from latchwork.experiments.paper.plan import Cell, Plan
+from latchwork.training.run import Run
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A cell with the outcomes of its runs that have begun; figures are of those whose training has ended."""
+
+    cell: Cell
+    group: Group
+
+    @property
+    def ended(self) -> list[Outcome]:
+        return self.group.ended
+
+    @property
+    def measured(self) -> list[Outcome]:
+        """Runs that have been carried over long sequences."""
+        return [outcome for outcome in self.ended if outcome.evaluation and "chunks" in outcome.evaluation]
+
+    @property
+    def accuracy(self) -> float | None:
+        """Over all steps of the long sequences: the median over the runs."""
+        found = [outcome.figures()["evaluation_accuracy"] for outcome in self.measured]
+        return median(found) if found else None
+
+    @property
+    def worst(self) -> float | None:
+        """The accuracy of the worst chunk of any run."""
+        found = [outcome.figures()["worst_chunk_accuracy"] for outcome in self.measured]
+        return min(found) if found else None
+
+    @property
+    def floor(self) -> float | None:
+        """What always answering the commonest label of the long sequences gives."""
+        found = [outcome.figures()["evaluation_floor"] for outcome in self.measured]
+        return median(found) if found else None
+
+    @property
+    def validation(self) -> float | None:
+        """Of the kept models: the median over the runs."""
+        found = [outcome.figures()["validation_accuracy"] for outcome in self.ended if outcome.best]
+        return median(found) if found else None
+
+    @property
+    def length(self) -> int | None:
+        """Steps of the long sequences, the least of any run."""
+        return min((outcome.evaluation["length"] for outcome in self.measured if outcome.evaluation), default=None)
+
+    @property
+    def stopped(self) -> int:
+        """Runs that the clock has stopped."""
+        return sum(outcome.end == "time" for outcome in self.ended)
+
+    def summary(self) -> GroupSummary:
+        """Successes in validation with Wilson's interval, medians with bootstrap intervals."""
+        return sum_up(self.group)
+
+    def remarks(self, longest: int) -> list[str]:
+        """What a reader has to know besides the figure; `longest` is the length that goes without saying."""
+        found = []
+        if len(self.ended) < len(self.group.outcomes):
+            found.append(f"{len(self.group.outcomes) - len(self.ended)} not ended")
+        if self.stopped:
+            found.append("stopped by the clock" if self.stopped == len(self.ended) else f"{self.stopped} by the clock")
+        if self.length is not None and self.length != longest:
+            found.append(f"to {self.length:,} steps")
+        if self.ended and not self.measured:
+            found.append("not measured")
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "row": self.cell.row,
+            "column": self.cell.column,
+            **self.summary().to_dict(),
+            "accuracy": self.accuracy,
+            "worst_chunk": self.worst,
+            "floor": self.floor,
+            "validation": self.validation,
+            "length": self.length,
+            "stopped_by_the_clock": self.stopped,
+        }
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with what is there of it."""
+
+    plan: Plan
+    results: dict[tuple[str, str], Result]
+    """By keys of row and column."""
+    complaints: tuple[str, ...]
+    """Folders that could not be read, and why."""
+
+    @property
+    def title(self) -> str:
+        shown = {
+            "main": "accuracy over long sequences (worst chunk of any seed)",
+            "ablation": "successes in validation",
+        }
+        return f"{self.plan.name}, budget {self.plan.budget}: {shown[self.plan.name]}"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        return self.plan.columns
+
+    def get(self, row: str, column: str) -> Result | None:
+        return self.results.get((row, column))
+
+    def texts(self) -> list[list[str]]:
+        """The rows for a terminal."""
+        say = main_text if self.plan.name == "main" else ablation_text
+        return [
+            [title, *(say(self.get(row, column)) for column in self.columns)] for row, title in self.plan.rows.items()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it for machines."""
+        return {
+            "table": self.plan.name,
+            "budget": self.plan.budget,
+            "rows": self.plan.rows,
+            "columns": self.plan.columns,
+            "cells": [result.to_dict() for result in self.results.values()],
+            "complaints": list(self.complaints),
+        }
+
+
+def read_table(plan: Plan) -> Table:
+    """Read every run of a plan that has begun."""
+    results, complaints = {}, []
+    for cell in plan.cells:
+        outcomes = []
+        for planned in cell.runs:
+            try:
+                if (planned.run.path / "config.json").exists():
+                    outcomes.append(read_outcome(Run.open(planned.run.path)))
+            except (ValueError, TypeError, OSError) as error:
+                complaints.append(str(error))
+        if outcomes:
+            label = plan.columns[cell.column] if plan.name == "main" else plan.rows[cell.row]
+            results[cell.row, cell.column] = Result(cell, Group(label, {}, outcomes))
+    return Table(plan, results, tuple(complaints))
+
+
+def main_text(result: Result | None) -> str:
+    if result is None:
+        return NOTHING
+    if result.accuracy is None or result.worst is None:
+        return f"validation {share_percent(result.validation)}" if result.validation is not None else "running"
+    return f"{share_percent(result.accuracy)} ({share_percent(result.worst)})"
+
+
+def ablation_text(result: Result | None) -> str:
+    summary = result.summary() if result else None
+    if summary is None or summary.successes is None:
+        return NOTHING if result is None else "running"
+    return f"{summary.successes} of {len(summary.group.ended)}"
+
+
+def mean_accuracy(results: Iterable[Result | None]) -> float | None:
+    """Over tasks; None where one of them has not been measured."""
+    found = [None if result is None else result.accuracy for result in results]
+    whole = [value for value in found if value is not None]
+    return sum(whole) / len(whole) if whole and len(whole) == len(found) else None
