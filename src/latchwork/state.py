@@ -29,21 +29,22 @@ __all__ = ["LayerState", "State", "detach", "select", "to"]
 
 def detach(state: S) -> S:
     """The same values cut off from the graph: gradients stop here (truncated backpropagation through time)."""
-    return _map(state, Tensor.detach)
+    return map_state(state, Tensor.detach)
 
 
 def select(state: S, rows: Tensor) -> S:
     """The state of the batch rows `rows` [N] (integers, in any order and with repeats, or a bool mask [B])."""
-    return _map(state, lambda a: a[rows])
+    return map_state(state, lambda a: a[rows])
 
 
 def to(state: S, *args: Any, **kwargs: Any) -> S:
     """The state on another device or in another dtype; arguments as for `torch.Tensor.to`."""
-    return _map(state, lambda a: a.to(*args, **kwargs))
+    return map_state(state, lambda a: a.to(*args, **kwargs))
 
 
-def _map(state: Any, function: Callable[[Tensor], Tensor]) -> Any:
+def map_state(state: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """The state with every tensor replaced."""
     if isinstance(state, Tensor):
         return function(state)
-    parts = (_map(part, function) for part in state)
+    parts = (map_state(part, function) for part in state)
     return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)

@@ -88,3 +88,14 @@ def test_what_does_not_fit_is_refused():
         state_gradient(net, tokens[0])
     with pytest.raises(TypeError, match="must be a CascadeLM, got Linear"):
         state_gradient(torch.nn.Linear(2, 2), tokens)
+
+
+def test_they_can_begin_in_the_middle_of_a_sequence():
+    net, tokens = model().eval(), torch.randint(5, (2, 30))
+    with torch.no_grad():
+        _, state = net(tokens[:, :10])
+    *_, whole = state_gradient(net, tokens)
+    *_, begin = state_gradient(net, tokens[:, :10])
+    *_, end = state_gradient(net, tokens[:, 10:], state=state)
+    for product, first, second in zip(whole.layers, begin.layers, end.layers, strict=True):
+        torch.testing.assert_close(product, second @ first)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from latchwork.models.cascade_lm import CascadeLM
 from latchwork.nn.mode import evaluating
 from latchwork.nn.units import Units, scan_units
+from latchwork.state import State
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,12 @@ class StateGradient:
 
 
 def state_gradient(
-    model: CascadeLM, tokens: Tensor, lengths: Sequence[int] | None = None, *, chunk: int = 1024
+    model: CascadeLM,
+    tokens: Tensor,
+    lengths: Sequence[int] | None = None,
+    *,
+    state: State | None = None,
+    chunk: int = 1024,
 ) -> Iterator[StateGradient]:
     """The gradient of every unit's state with respect to its own first state, in memory that does not grow with T.
 
@@ -45,6 +51,7 @@ def state_gradient(
         model: in evaluation mode for the time of the call.
         tokens: [B, T] integers.
         lengths: when to give an answer, rising; by default at powers of two, and at T.
+        state: where the sequences start, so x_0; by default the first state of the model.
         chunk: steps that are computed together.
 
     Yields: a `StateGradient` for each length, as soon as it is there.
@@ -63,13 +70,15 @@ def state_gradient(
         raise ValueError(f"lengths must rise from at least 1 to at most T = {total}, got {wanted}")
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
-    return _measured(model, tokens, wanted, chunk)
+    return _measured(model, tokens, wanted, model.initial_state(len(tokens)) if state is None else state, chunk)
 
 
-def _measured(model: CascadeLM, tokens: Tensor, lengths: list[int], chunk: int) -> Iterator[StateGradient]:
+def _measured(
+    model: CascadeLM, tokens: Tensor, lengths: list[int], state: State, chunk: int
+) -> Iterator[StateGradient]:
     units = [cast("Units", layer.unit) for layer in cast("list[nn.Module]", list(model.cascade.layers))]
     products: list[Tensor] = []
-    state, done = model.initial_state(len(tokens)), 0
+    done = 0
     for length in lengths:
         while done < length:
             end = min(done + chunk, length)
