@@ -8,9 +8,10 @@ from pathlib import Path
 
 import tyro
 
-from latchwork.cli.display import print_json, say, show_table
+from latchwork.cli.display import interruptible, print_json, say, show_table
 from latchwork.cli.sweep import check_counts, work_off
-from latchwork.experiments.paper.plan import MOST_SEEDS, BudgetName, TableName, plan
+from latchwork.experiments.paper.gradients import measure_gradients
+from latchwork.experiments.paper.plan import BUDGETS, MOST_SEEDS, BudgetName, TableName, plan
 from latchwork.experiments.paper.report import write
 
 
@@ -61,6 +62,10 @@ class Reproduce:
         if not self.report:
             result = work_off(asked.runs, self.workers, self.threads)
             say(f"{result.done} of {len(asked.runs)} runs done, {time.monotonic() - clock:,.0f} s")
+            if self.table == "main" and not result.stopped:
+                with interruptible("stopping") as stop:
+                    length = BUDGETS[self.budget].gradient_length
+                    measure_gradients(out, length, stop, lambda model: say(f"gradients of states: {model}"))
         written = write(out, self.budget)
         table = written.tables[self.table]
         if self.json:

@@ -131,6 +131,8 @@ def _advance(job: _Job, threads: int, stop: Callable[[], bool]) -> Done | Failed
         status = job.process.poll()
         if status is None:
             return None
+        if job.process.stdin is not None:
+            job.process.stdin.close()
         job.process = None
         if stop():
             return "stopped"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +13,11 @@ import torch
 
 from latchwork.evaluation.measure import share_percent
 from latchwork.evaluation.statistics import wilson
+from latchwork.experiments.paper.gradients import ROWS
 from latchwork.experiments.paper.plan import (
     ABLATION_TASKS,
     BUDGETS,
+    MODELS,
     PAPER_ABLATION,
     PAPER_MAIN,
     TASKS,
@@ -46,6 +49,7 @@ class Grid:
 
 
 def grids_of(table: Table) -> Iterator[Grid]:
+    """What there is to say of a table that something has been run of."""
     if table.plan.name == "main":
         yield _beside_the_paper(table)
         yield _every_task(table)
@@ -173,6 +177,35 @@ def _cost(table: Table) -> Grid:
             )
         )
     return grid
+
+
+def gradients_grid(found: dict[str, Any]) -> Grid:
+    """Gradients of the last state that were measured on trained models."""
+    lengths = sorted({each["length"] for figures in found.values() for each in figures["decay"]})
+    shown = [length for length in lengths if length in (1 << 5, 1 << 10, 1 << 15) or length == lengths[-1]]
+    grid = Grid(
+        "Gradients of states",
+        "On Latching(16), after training: length of v · ∂x_T/∂x_(T-k) for random unit vectors v in the space of all "
+        f"that a model carries from step to step, the median over {ROWS} sequences; 0 where it is below what 64-bit "
+        "floats can hold. Share kept: units whose own gradient after the first token is exactly 1 over all steps, by "
+        "layer.",
+        ("model", *(f"k = {length:,}" for length in shown), "share kept"),
+    )
+    for model, figures in found.items():
+        by_length = {each["length"]: each["log10"] for each in figures["decay"]}
+        entries = [Entry(_power(by_length.get(length, []))) for length in shown]
+        kept = figures.get("kept", [])
+        entries.append(Entry(", ".join(share_percent(share) for share in kept[-1]["shares"]) if kept else NOTHING))
+        grid.rows.append((MODELS[model], entries))
+    return grid
+
+
+def _power(logs: Sequence[float | None]) -> str:
+    """The median of numbers that are given by their logarithms; None is that of 0."""
+    if not logs:
+        return NOTHING
+    middle = median(-math.inf if log is None else log for log in logs)
+    return "0" if middle == -math.inf else f"{10**middle:.3f}" if middle > -3 else f"10^{middle:.0f}"
 
 
 def _body(run: Run) -> int:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from latchwork.chart import BLUE, GREY, ORANGE, blank, colour, dashes, to_svg
 from latchwork.evaluation import comparison_charts as charts
 from latchwork.evaluation.page import Markup, escape, page, table
 from latchwork.experiments.paper.grids import DIFFERENCES, INTRODUCTION, Entry, Grid, budget_text
-from latchwork.experiments.paper.plan import ABLATION_TASKS, PAPER_ABLATION, BudgetName, TableName
+from latchwork.experiments.paper.plan import ABLATION_TASKS, MODELS, PAPER_ABLATION, BudgetName, TableName
 from latchwork.experiments.paper.table import Result, Table
+
+_LOWEST = -60
+"""Logarithm of the smallest gradient that the chart tells from nothing."""
 
 _STYLE = """
 body { max-width: 90rem; }
@@ -25,7 +31,13 @@ a { color: #1f6feb; } pre { background: #f5f7f9; padding: .6rem .8rem; max-width
 """
 
 
-def page_of(budget: BudgetName, grids: Sequence[Grid], tables: dict[TableName, Table], out: Path) -> str:
+def page_of(
+    budget: BudgetName,
+    grids: Sequence[Grid],
+    tables: dict[TableName, Table],
+    gradients: dict[str, Any],
+    out: Path,
+) -> str:
     """The whole page; links to runs are relative to `out`, in which it is to lie.
 
     Raises: ImportError with what to install when matplotlib is missing.
@@ -46,6 +58,8 @@ def page_of(budget: BudgetName, grids: Sequence[Grid], tables: dict[TableName, T
         ]
     if tables["ablation"].results:
         body += ["<h2>The ablation in bars</h2>", f'<div class="charts">{"".join(_bars(tables["ablation"]))}</div>']
+    if gradients:
+        body += ["<h2>Gradients and bounds of states</h2>", f'<div class="charts">{"".join(_theory(gradients))}</div>']
     body += _curves(tables["main"], "main table", by_row=True)
     body += _curves(tables["ablation"], "ablation", by_row=False)
     body += ["<h2>What differs from the paper</h2>", "<ul>"]
@@ -89,6 +103,33 @@ def _bars(found: Table) -> Iterator[str]:
         axes.set_xlim(0, 1.03)
         axes.set_xlabel("share of seeds that succeeded; grey: the paper")
         yield f"<div><h3>{escape(title)}</h3>{to_svg(figure, f'{title}: share of seeds that succeeded')}</div>"
+
+
+def _theory(gradients: dict[str, Any]) -> Iterator[str]:
+    """Gradients against length, and between what bounds the states of a cascade stay."""
+    figure, axes = blank(width=5.2, height=3.4)
+    for number, (model, figures) in enumerate(gradients.items()):
+        lengths = [each["length"] for each in figures["decay"]]
+        logs = np.array([[-np.inf if v is None else v for v in each["log10"]] for each in figures["decay"]])
+        shown = np.maximum(logs, _LOWEST)
+        look = {"color": colour(number), "linestyle": dashes(number)}
+        axes.fill_between(lengths, shown.min(1), shown.max(1), color=colour(number), alpha=0.15, linewidth=0)
+        axes.plot(lengths, np.median(shown, 1), label=MODELS[model], marker="o", markersize=3, **look)
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel("steps back")
+    axes.set_ylabel(f"log10 of the gradient, {_LOWEST} or less at the bottom")
+    axes.legend(frameon=False, fontsize=8)
+    yield f"<div><h3>What is left of a gradient</h3>{to_svg(figure, 'length of the gradient against steps back')}</div>"
+    for model, figures in gradients.items():
+        for number, layer in enumerate(figures.get("bounds", ()), 1):
+            figure, axes = blank(width=5.2, height=3.0)
+            units = range(len(layer["low"]))
+            axes.vlines(units, layer["low"], layer["high"], color="#c9d1d9", linewidth=3)
+            axes.vlines(units, layer["reached_low"], layer["reached_high"], color=BLUE, linewidth=3)
+            axes.set_xlabel("unit")
+            axes.set_ylabel("state")
+            title = f"{MODELS[model]}, layer {number}: states reached (blue) and their bounds"
+            yield f"<div><h3>{escape(title)}</h3>{to_svg(figure, title)}</div>"
 
 
 def _curves(found: Table, name: str, *, by_row: bool) -> Iterator[str]:

@@ -124,6 +124,10 @@ class Budget:
     recipes: dict[str, dict[str, Any]]
     """What is different for a task, by its name."""
     evaluation: Evaluation
+    gradient_length: int = 1 << 20
+    """Steps over which gradients of states are measured."""
+    extra: tuple[tuple[str, str], ...] = ()
+    """Tasks and models that are run besides, for the figures of gradients."""
 
 
 BUDGETS: dict[BudgetName, Budget] = {
@@ -148,6 +152,7 @@ BUDGETS: dict[BudgetName, Budget] = {
             "inductionheads": {"batch_size": 64, "validate_every": 100},  # one answer a sequence
         },
         evaluation=Evaluation(),
+        extra=(("latching-16", "gru"), ("latching-16", "mamba2")),
     ),
     "paper": Budget(
         tasks=TASKS,
@@ -214,7 +219,7 @@ def begun(table: TableName, out: Path, budget: BudgetName) -> Plan:
     whole = plan(table, out, budget, tasks=every, models=models, seeds=MOST_SEEDS)
     cells = []
     for cell in whole.cells:
-        runs = tuple(planned for planned in cell.runs if (planned.run.path / "config.json").exists())
+        runs = tuple(planned for planned in cell.runs if planned.run.metrics.exists())
         if runs:
             cells.append(Cell(cell.row, cell.column, runs))
     rows, columns = {cell.row for cell in cells}, {cell.column for cell in cells}
@@ -233,11 +238,14 @@ def _tasks_of(table: TableName) -> list[str]:
 
 def _main(out: Path, budget: BudgetName, tasks: Sequence[str], models: Sequence[str], seeds: int | None) -> Plan:
     asked = BUDGETS[budget]
+    extra = () if tasks or models else asked.extra
     rows = _chosen(tasks, {row.key: row for row in TASKS}, [row.key for row in asked.tasks], "tasks")
-    columns = _chosen(models, {m: m for m in MODELS}, asked.models, "models")
+    columns = _chosen(models, {m: m for m in MODELS}, [*asked.models, *(model for _, model in extra)], "models")
     cells = []
     for row in rows.values():
         for model in columns:
+            if not models and model not in asked.models and (row.key, model) not in extra:
+                continue
             own = asked.seeds if model == CASCADE else asked.baseline_seeds
             folder = out / "main" / row.key / model
             cells.append(Cell(row.key, model, _runs(folder, asked, row, {"arch": model}, seeds or own)))

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import get_args
 
 import latchwork
-from latchwork.experiments.paper.grids import DIFFERENCES, INTRODUCTION, Entry, Grid, budget_text, grids_of
+from latchwork.experiments.paper.gradients import read_gradients
+from latchwork.experiments.paper.grids import (
+    DIFFERENCES,
+    INTRODUCTION,
+    Entry,
+    Grid,
+    budget_text,
+    gradients_grid,
+    grids_of,
+)
 from latchwork.experiments.paper.page import page_of
 from latchwork.experiments.paper.plan import BudgetName, TableName, begun
 from latchwork.experiments.paper.table import Table, read_table
@@ -33,11 +42,14 @@ def write(out: Path, budget: BudgetName) -> Written:
     tables: dict[TableName, Table] = {name: read_table(begun(name, out, budget)) for name in get_args(TableName)}
     complaints = [line for table in tables.values() for line in table.complaints]
     grids = [grid for table in tables.values() if table.results for grid in grids_of(table)]
+    gradients = read_gradients(out)
+    if gradients:
+        grids.append(gradients_grid(gradients))
     write_json(out / "tables.json", {"latchwork": latchwork.__version__, **{n: t.to_dict() for n, t in tables.items()}})
     write_text(out / "README.md", _markdown(budget, grids, out))
     files = [out / "README.md", out / "tables.json"]
     try:
-        write_text(out / "report.html", page_of(budget, grids, tables, out))
+        write_text(out / "report.html", page_of(budget, grids, tables, gradients, out))
         files.insert(0, out / "report.html")
     except ImportError as error:
         complaints.append(f"no report.html: {error}")

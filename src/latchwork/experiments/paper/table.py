@@ -149,7 +149,7 @@ def read_table(plan: Plan) -> Table:
         outcomes = []
         for planned in cell.runs:
             try:
-                if (planned.run.path / "config.json").exists():
+                if planned.run.metrics.exists():
                     outcomes.append(read_outcome(Run.open(planned.run.path)))
             except (ValueError, TypeError, OSError) as error:
                 complaints.append(str(error))

@@ -1,0 +1,239 @@
+"""The paper's tables: what is planned, and a small version of both that is run, killed, gone on with and reported."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import get_args
+
+import pytest
+
+from latchwork.cli.main import main
+from latchwork.experiments.paper import gradients, plan
+from latchwork.experiments.paper.grids import Entry, gradients_grid, grids_of
+from latchwork.experiments.paper.plan import BUDGETS, CONFIGURATIONS, MODELS, PAPER_ABLATION, TASKS, BudgetName
+from latchwork.experiments.paper.report import write
+from latchwork.experiments.paper.table import read_table
+from latchwork.experiments.sweep import Evaluation
+from latchwork.models.architectures import ARCHITECTURES, CASCADE, architecture
+from latchwork.training.run import Run
+
+TINY = dataclasses.replace(
+    BUDGETS["small"],
+    recipe={"steps": 12, "batch_size": 2, "train_sequences": 8, "validation_sequences": 2, "validate_every": 4},
+    recipes={},
+    evaluation=Evaluation(length=2048, sequences=2),
+    gradient_length=4096,
+)
+DRIVER = f"""
+import sys
+from latchwork.cli.main import main
+from latchwork.experiments.paper import plan
+from latchwork.experiments.paper.plan import Budget, TaskRow
+from latchwork.experiments.sweep import Evaluation
+plan.BUDGETS["small"] = {TINY!r}
+sys.exit(main(sys.argv[1:]))
+"""
+CHOSEN = ["--tasks", "latching-4", "inductionheads-16", "--models", "cascade"]
+
+
+@pytest.fixture
+def tiny(monkeypatch, threads):
+    threads(1)
+    monkeypatch.setitem(plan.BUDGETS, "small", TINY)
+
+
+@pytest.mark.parametrize("budget", get_args(BudgetName))
+@pytest.mark.parametrize("table", ["main", "ablation"])
+def test_every_run_of_a_plan_can_be_built_and_has_a_folder_of_its_own(tmp_path, table, budget):
+    found = plan.plan(table, tmp_path, budget)
+    paths = [planned.run.path for planned in found.runs]
+    assert len(set(paths)) == len(paths) == sum(len(cell.runs) for cell in found.cells)
+    seeds = [planned.run.recipe.seed for planned in found.runs]
+    assert seeds == sorted(seeds)  # something of everything first
+    for cell in found.cells:
+        assert [planned.run.recipe.seed for planned in cell.runs] == list(range(len(cell.runs)))
+        run = cell.runs[0].run
+        key, model = (cell.row, cell.column) if table == "main" else (cell.column, CASCADE)
+        assert key.startswith(f"{run.task.name}-{run.task.size}")
+        assert architecture(run.model) == model
+        layers = run.task.size + 1 if key.endswith("-right") and model == CASCADE else 2
+        assert run.model.n_layers == layers
+
+
+def test_the_paper_budget_is_the_paper_s():
+    found = plan.plan("main", plan.Path("out"), "paper")
+    assert (set(found.rows), set(found.columns)) == ({task.key for task in TASKS}, set(MODELS))
+    assert set(MODELS) == set(ARCHITECTURES)
+    recipe = found.cells[0].runs[0].run.recipe
+    assert (recipe.batch_size, recipe.epochs, recipe.lr, recipe.schedule, recipe.weight_decay) == (
+        64, 30, 1e-3, "step", 1e-4,
+    )  # fmt: skip
+    assert all(len(cell.runs) == 10 for cell in found.cells)
+    fields = {"n_units": 40, "output_gate": True, "conv": "basic", "init": "keep"}
+    rows = [{**fields, **changes} for _, changes in CONFIGURATIONS.values()]
+    assert [tuple(row.values()) for row in rows] == [
+        (40, False, "basic", "small_init"),
+        (40, False, "gated", "small_init"),
+        (40, True, "basic", "small_init"),
+        (40, True, "basic", "asymmetric"),
+        (90, True, "basic", "asymmetric"),
+        (40, True, "basic", "keep"),
+    ]
+    assert list(PAPER_ABLATION) == list(CONFIGURATIONS)[:5]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["main", "--tasks", "latching-5"], "--tasks has 'latching-5', which is none of latching-4, latching-8"),
+        (["main", "--models", "keep"], "--models has 'keep', which is none of cascade, mamba"),
+        (["ablation", "--models", "lstm"], "--models has 'lstm', which is none of small_init"),
+        (["main", "--seeds", "11"], "seeds must be between 1 and 10, got 11"),
+        (["main", "--workers", "0"], "workers must be at least 1, got 0"),
+    ],
+)
+def test_what_no_table_has_is_refused(capsys, tmp_path, flags, message):
+    assert main(["reproduce", *flags, "--out", str(tmp_path / "out")]) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_lists_runs_and_starts_none(capsys, tmp_path):
+    assert main(["reproduce", "main", "--dry", "True", "--out", str(tmp_path / "out"), *CHOSEN, "--seeds", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert lines[0] == f"{tmp_path}/out/main/latching-4/cascade/seed-0  not run"
+    assert not (tmp_path / "out").exists()
+
+
+def driven(folder, *flags) -> subprocess.Popen:
+    chosen = [*CHOSEN, "--seeds", "1", "--workers", "2", "--threads", "1"]
+    command = [sys.executable, "-c", DRIVER, "reproduce", "main", *chosen, *flags]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def figures(folder) -> list[dict]:
+    """The cells of the main table, without what depends on the clock."""
+    cells = json.loads((folder / "tables.json").read_text("utf-8"))["main"]["cells"]
+    return [{name: value for name, value in cell.items() if name != "runs"} for cell in cells]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_a_table_that_is_killed_goes_on_to_the_same_figures(tmp_path):
+    whole = driven(tmp_path, "--out", "whole")
+    out, err = whole.communicate(timeout=300)
+    assert whole.returncode == 0, err
+    assert "Latching(4)" in out
+    process = driven(tmp_path, "--out", "cut")
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "cut").glob("**/metrics.jsonl")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    for _ in range(20):
+        process = driven(tmp_path, "--out", "cut")
+        _, err = process.communicate(timeout=300)
+        if process.returncode == 0:
+            break
+        assert "being trained by another process" in err, err  # workers that lost their sweep end by themselves
+        time.sleep(0.5)
+    assert process.returncode == 0, err
+    assert figures(tmp_path / "cut") == figures(tmp_path / "whole")
+
+
+def test_both_tables_are_run_reported_and_only_what_is_left_is_run_again(tiny, capsys, tmp_path):
+    out = tmp_path / "out"
+    chosen = ["--out", str(out), "--threads", "1", "--seeds", "1", "--workers", "2"]
+    assert main(["reproduce", "main", *chosen, *CHOSEN, "lstm"]) == 0
+    first = capsys.readouterr()
+    assert "4 of 4 runs done" in first.err
+    for table in ("main", "ablation"):
+        assert f"latchwork reproduce {table} --budget small" in (out / "README.md").read_text("utf-8")
+    assert (
+        main(["reproduce", "ablation", *chosen, "--tasks", "latching-512", "--models", "keep", "--json", "True"]) == 0
+    )
+    (cell,) = json.loads(capsys.readouterr().out)["cells"]
+    assert (cell["row"], cell["column"], cell["ended"], cell["length"]) == ("keep", "latching-512", 1, 2048)
+
+    page = (out / "README.md").read_text("utf-8")
+    assert "| Latching | 4 |" in page
+    assert "to 2,048 steps" not in page  # of the budget, so that it goes without saying
+    links = re.findall(r"\]\(([^)]*)\)", page)
+    assert len(links) == 5
+    assert all((out / link).exists() for link in links)
+    html = (out / "report.html").read_text("utf-8")
+    assert "Accuracy against length" in html
+    assert "http" not in re.sub(r"http://www.w3.org/\S*|http://purl\S*|http://creativecommons\S*", "", html)
+    again = main(["reproduce", "main", *chosen, *CHOSEN, "lstm"])
+    said = capsys.readouterr().err
+    assert again == 0
+    assert "perfect" not in said
+    assert "finished after" not in said
+
+    # one run is lost, one is damaged: the first is run again, the second is complained of
+    shutil.rmtree(out / "main" / "latching-4" / "lstm")
+    (out / "main" / "inductionheads-16" / "lstm" / "seed-0" / "config.json").write_text("{", "utf-8")
+    written = write(out, "small")
+    assert written.tables["main"].get("latching-4", "lstm") is None
+    assert len(written.complaints) == 1
+    assert "config.json is damaged" in written.complaints[0]
+    assert main(["reproduce", "main", *chosen, "--tasks", "latching-4", "--models", "lstm"]) == 0
+    assert "seed-0: finished after 12 updates" in capsys.readouterr().err
+    assert write(out, "small").tables["main"].get("latching-4", "lstm") is not None
+
+
+def test_gradients_of_the_trained_models_are_measured_once(tiny, capsys, tmp_path):
+    out = tmp_path / "out"
+    flags = ["--out", str(out), "--threads", "1", "--seeds", "1", "--tasks", "latching-16"]
+    assert main(["reproduce", "main", *flags, "--models", "cascade", "gru"]) == 0
+    assert "gradients of states: gru" in capsys.readouterr().err
+    found = gradients.read_gradients(out)
+    assert set(found) == {"cascade", "gru"}
+    assert found["cascade"]["decay"][-1]["length"] == found["cascade"]["kept"][-1]["length"] == 4096
+    assert all(layer["inside"] for layer in found["cascade"]["bounds"])
+    grid = gradients_grid(found)
+    assert grid.head == ("model", "k = 32", "k = 1,024", "k = 4,096", "share kept")
+    assert "k = 4,096" in (out / "README.md").read_text("utf-8")
+    before = (out / gradients.FILE).stat().st_mtime_ns
+    assert main(["reproduce", "main", *flags, "--models", "cascade", "gru"]) == 0
+    assert (out / gradients.FILE).stat().st_mtime_ns == before
+
+
+def test_cells_say_what_a_reader_has_to_know(tiny, tmp_path):
+    """A run that the clock has stopped, one that has not ended, and one that was carried less far."""
+    asked = plan.plan("main", tmp_path, "small", tasks=["latching-4"], models=["cascade"], seeds=3)
+    for planned, end in zip(asked.runs, ("time", "finished", None), strict=True):
+        made(planned.run, end)
+    (tmp_path / "main/latching-4/cascade/seed-1/evaluation.json").write_text(evaluation(1024), "utf-8")
+    (every,) = [grid for grid in grids_of(read_table(asked)) if grid.title == "Every task"]
+    ((title, (floor, entry)),) = every.rows
+    assert title == "Latching(4)"
+    assert floor == Entry("25.0%")
+    assert entry.text == "87.5% (50.0%)"  # the median of 75% and 100%
+    assert entry.remarks == ("1 not ended", "1 by the clock", "to 1,024 steps")
+    assert [name for name, _ in entry.links] == ["0", "1", "2"]
+
+
+def made(run: Run, end: str | None) -> None:
+    run.create()
+    figures = {"accuracy": 1.0, "floor": 0.5, "loss": 0.1, "bits": 0.1, "correct": 4, "scored": 4}
+    lines = [{"step": 4, "validation": figures}, *([{"step": 4, "end": end}] if end else [])]
+    run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    (run.path / "evaluation.json").write_text(evaluation(2048), "utf-8")
+
+
+def evaluation(length: int) -> str:
+    counts = {"correct": [4, 2][: length // 1024], "scored": [4, 4][: length // 1024]}
+    correct, scored = sum(counts["correct"]), sum(counts["scored"])
+    shares = {"accuracy": correct / scored, "floor": 0.25, "loss": 0.1, "bits": 0.1}
+    whole = {"length": length, "sequences": 2, "chunk": 1024, "seed": 1, "correct": correct, "scored": scored}
+    return json.dumps({**whole, **shares, "chunks": counts, "worst_chunk": {"index": 0, "correct": 2, "scored": 4}})
