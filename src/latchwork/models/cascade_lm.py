@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -54,13 +55,14 @@ class CascadeLM(nn.Module):
         mask: Tensor | None = None,
         reset: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
+        process_group: Any = None,
     ) -> tuple[Tensor, State]:
         """tokens [B, T] integers -> logits [B, T, n_outputs] and the state; the rest as in `Cascade.forward`."""
-        if mask is None and reset is None and cu_seqlens is None:
+        if mask is None and reset is None and cu_seqlens is None and process_group is None:
             stepped = self._step(tokens, state, dropout=True)
             if stepped is not None:
                 return stepped
-        y, state = self.cascade(self._embed(tokens), state, mask, reset, cu_seqlens)
+        y, state = self.cascade(self._embed(tokens), state, mask, reset, cu_seqlens, process_group)
         return self.head(y), state
 
     def _step(self, tokens: Tensor, state: State | None, *, dropout: bool) -> tuple[Tensor, State] | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from latchwork.nn.config import CascadeConfig
 from latchwork.nn.layer import CascadeLayer, make_norm
+from latchwork.ops.ranks import check_group
 from latchwork.ops.scan import check_cu_seqlens, check_flags, join_boundaries
 from latchwork.state import State
 
@@ -38,6 +41,7 @@ class Cascade(nn.Module):
         mask: Tensor | None = None,
         reset: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
+        process_group: Any = None,
     ) -> tuple[Tensor, State]:
         """Run the cascade.
 
@@ -47,15 +51,22 @@ class Cascade(nn.Module):
             mask: [B, T] bool; a step with False (padding) leaves the state as it is, and y there means nothing.
             reset: [B, T] bool; at True everything before this step is forgotten.
             cu_seqlens: [N + 1] boundaries of N documents packed in one row (B = 1).
+            process_group: over which the time of every sequence is split, in the order of ranks: u, mask and reset hold
+                this rank's steps, the state is the same on all ranks (see `latchwork.minmax_scan`).
 
         Returns:
             y [B, T, d_model], and the state after the last step (of every document with `cu_seqlens`, where a state
-            that is passed in is the one of the first document): a tuple with one `latchwork.state.LayerState` a layer.
+            that is passed in is the one of the first document; with `process_group` after the steps of all ranks): a
+            tuple with one `latchwork.state.LayerState` a layer.
 
         Raises:
             TypeError, ValueError: shapes, dtypes or states that do not fit.
         """
         self._check(u, state)
+        if process_group is not None:
+            check_group(process_group)
+            if cu_seqlens is not None:
+                raise ValueError("cu_seqlens packs documents in one process; with process_group use reset")
         mask = None if mask is None else check_flags(mask, "mask", u)
         reset = None if reset is None else check_flags(reset, "reset", u)
         if mask is not None:  # what stands at padding must not reach anything, not even as a NaN in a gradient
@@ -64,7 +75,7 @@ class Cascade(nn.Module):
             reset = join_boundaries(reset, check_cu_seqlens(cu_seqlens, u))
         states = []
         for i, layer in enumerate(self.layers):
-            u, after = layer(u, None if state is None else state[i], mask, reset, cu_seqlens)
+            u, after = layer(u, None if state is None else state[i], mask, reset, cu_seqlens, process_group)
             states.append(after)
         return self.norm(u), tuple(states)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from latchwork.nn.config import CascadeConfig
 from latchwork.nn.init import small_init_
+from latchwork.ops.ranks import incoming
 
 
 class CausalConv(nn.Module):
@@ -30,15 +33,34 @@ class CausalConv(nn.Module):
         return first.expand(u.shape[0], -1)
 
     def forward(
-        self, u: Tensor, state: Tensor | None, mask: Tensor | None, reset: Tensor | None, cu_seqlens: Tensor | None
+        self,
+        u: Tensor,
+        state: Tensor | None,
+        mask: Tensor | None,
+        reset: Tensor | None,
+        cu_seqlens: Tensor | None,
+        process_group: Any = None,
     ) -> tuple[Tensor, Tensor]:
         """u [B, T, d_model], state [B, d_model], mask and reset [B, T] bool -> c [B, T, d_model] and the last input
         [B, d_model]; with the boundaries `cu_seqlens` [N + 1] that of every document, [N, d_model]."""
         start = self.start(u)
-        before, last = previous_inputs(u, start if state is None else state, start, mask, reset, cu_seqlens)
+        state = start if state is None else state
+        after = None
+        if process_group is not None:
+            # what this rank's steps leave behind, and whether that is what they found
+            _, own = previous_inputs(u, state, start, mask, reset, None)
+            state, after = incoming(process_group, own, _keeps(u, mask, reset), state)
+        before, last = previous_inputs(u, state, start, mask, reset, cu_seqlens)
+        last = last if after is None else after
         if self.gate is not None:
             return torch.lerp(u, before, torch.sigmoid(self.gate)), last
         return self.mix(torch.cat([before, u], dim=-1)), last
+
+
+def _keeps(u: Tensor, mask: Tensor | None, reset: Tensor | None) -> Tensor:
+    """Where [B] bool no step is real and none is a reset, so that the last input stays what it was."""
+    keeps = u.new_full((len(u),), not u.shape[1], dtype=torch.bool) if mask is None else ~mask.any(1)
+    return keeps if reset is None else keeps & ~reset.any(1)
 
 
 def previous_inputs(

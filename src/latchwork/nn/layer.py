@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from latchwork.nn.config import CascadeConfig
@@ -35,12 +37,18 @@ class CascadeLayer(nn.Module):
         return LayerState(self.conv.start(u), self.unit.start(u))
 
     def forward(
-        self, u: Tensor, state: LayerState | None, mask: Tensor | None, reset: Tensor | None, cu_seqlens: Tensor | None
+        self,
+        u: Tensor,
+        state: LayerState | None,
+        mask: Tensor | None,
+        reset: Tensor | None,
+        cu_seqlens: Tensor | None,
+        process_group: Any = None,
     ) -> tuple[Tensor, LayerState]:
         """u [B, T, d_model] -> [B, T, d_model] and the state after the last step (of every document)."""
         conv_state, unit_state = state or (None, None)
-        c, conv_state = self.conv(self.conv_norm(u), conv_state, mask, reset, cu_seqlens)
+        c, conv_state = self.conv(self.conv_norm(u), conv_state, mask, reset, cu_seqlens, process_group)
         mixed = u + c
         mixed = mixed + self.ffn(self.ffn_norm(mixed))
-        y, unit_state = self.unit(self.unit_norm(mixed), unit_state, mask, reset, cu_seqlens)
+        y, unit_state = self.unit(self.unit_norm(mixed), unit_state, mask, reset, cu_seqlens, process_group)
         return u + y, LayerState(conv_state, unit_state)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -38,12 +40,18 @@ class Units(nn.Module):
         return self.x0.expand(u.shape[0], -1)
 
     def forward(
-        self, u: Tensor, state: Tensor | None, mask: Tensor | None, reset: Tensor | None, cu_seqlens: Tensor | None
+        self,
+        u: Tensor,
+        state: Tensor | None,
+        mask: Tensor | None,
+        reset: Tensor | None,
+        cu_seqlens: Tensor | None,
+        process_group: Any = None,
     ) -> tuple[Tensor, Tensor]:
         """u [B, T, d_model], state [B, D], mask and reset [B, T] bool -> y [B, T, d_model] and the last states
         [B, D]; with the boundaries `cu_seqlens` [N + 1] those of every document, [N, D]."""
-        flags = {"mask": mask, "reset": reset, "cu_seqlens": cu_seqlens}
-        x, last = scan_units(self.reset(u), self.set(u), state, self.degree, x0=self.start(u), **flags)
+        how = {"mask": mask, "reset": reset, "cu_seqlens": cu_seqlens, "process_group": process_group}
+        x, last = scan_units(self.reset(u), self.set(u), state, self.degree, x0=self.start(u), **how)
         y = x if self.gate is None else x * torch.sigmoid(self.gate(u))
         return self.out(y), last
 
@@ -58,6 +66,7 @@ def scan_units(
     mask: Tensor | None = None,
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
+    process_group: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The scan of units of any degree n whose states lie side by side, D = U·n of them.
 
@@ -65,7 +74,9 @@ def scan_units(
     Returns: x [B, T, D] every state, last [B, D], or [N, D] with `cu_seqlens`.
     """
     if degree == 1:
-        return minmax_scan(r, s, state, x0=x0, mask=mask, reset=reset, cu_seqlens=cu_seqlens)
+        return minmax_scan(
+            r, s, state, x0=x0, mask=mask, reset=reset, cu_seqlens=cu_seqlens, process_group=process_group
+        )
 
     def vectors(a: Tensor | None) -> Tensor | None:
         return None if a is None else a.unflatten(-1, (-1, degree))
@@ -78,5 +89,6 @@ def scan_units(
         mask=mask,
         reset=reset,
         cu_seqlens=cu_seqlens,
+        process_group=process_group,
     )
     return x.flatten(-2), last.flatten(-2)

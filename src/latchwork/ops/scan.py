@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from torch._C import _len_torch_dispatch_stack, _len_torch_function_stack
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 
-from latchwork.ops import chunked, reference
+from latchwork.ops import chunked, ranks, reference
 
 BACKENDS = ("auto", "reference", "torch", "cpu", "triton")
 _LARGE = 32  # degree above which a kernel, which unrolls a matrix, would take long to compile
@@ -41,6 +42,7 @@ def minmax_scan(
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     backend: str = "auto",
+    process_group: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """Run x_t = max(min(r_t, x_{t−1}), s_t) over time for many scalar units at once.
 
@@ -56,6 +58,10 @@ def minmax_scan(
         backend: "cpu" (compiled kernels), "torch" (tensor operations on any device), "triton" (kernels for NVIDIA
             GPUs), "reference" (a loop; the specification), or "auto": "cpu" for tensors on the CPU (up to degree 32),
             else "torch". "triton" has run in Triton's interpreter only, so it has to be asked for.
+        process_group: a `torch.distributed.ProcessGroup` over which the time of every sequence is split, in the order
+            of ranks: r, s, mask and reset hold this rank's steps (T may differ from rank to rank); state and x0 are
+            the same on all ranks, and so is `last`, the state after the steps of all of them. Every rank has to call,
+            and to go back. Summed over ranks, gradients are those of one process; that of state is on rank 0.
 
     Returns:
         x [B, T, D] every state in the dtype of r and s; last [B, D] the last one, or [N, D] the last of every
@@ -63,12 +69,13 @@ def minmax_scan(
         Gradients go step by step to the active operand; ties share evenly.
 
     Raises:
-        TypeError, ValueError: shapes, dtypes or devices that do not fit; an unknown or unavailable backend.
+        TypeError, ValueError: shapes, dtypes or devices that do not fit; an unknown or unavailable backend; no process
+            group, or one together with cu_seqlens.
 
     Source: arXiv 2605.06384, §4. NaN in r, s or the state wins over numbers, as in `torch.maximum`.
     """
     _check_scalar(r, s)
-    return _scan(r, s, state, x0, mask, reset, cu_seqlens, backend)
+    return _scan(r, s, state, x0, mask, reset, cu_seqlens, backend, process_group)
 
 
 def minmax_matrix_scan(
@@ -81,6 +88,7 @@ def minmax_matrix_scan(
     reset: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     backend: str = "auto",
+    process_group: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """Run x_t = (R_t ⊗ x_{t−1}) ⊕ s_t over time for many vector units of degree n at once.
 
@@ -91,7 +99,7 @@ def minmax_matrix_scan(
         s: [B, T, U, n] set vectors.
         state: [B, U, n] the state before the first step; `x0` by default.
         x0: [U, n] or [B, U, n] the state to which resets go; zeros by default.
-        mask, reset, cu_seqlens, backend: as in `minmax_scan`.
+        mask, reset, cu_seqlens, backend, process_group: as in `minmax_scan`.
 
     Returns:
         x [B, T, U, n] every state; last [B, U, n] the last one, or [N, U, n] the last of every document. Gradients
@@ -105,7 +113,7 @@ def minmax_matrix_scan(
     _check_tensors("R", R, s)
     if R.ndim != 5 or s.ndim != 4 or R.shape != (*s.shape, s.shape[-1]):
         raise ValueError(f"R must be [B, T, U, n, n] and s [B, T, U, n], got R {tuple(R.shape)} and s {tuple(s.shape)}")
-    return _scan(R, s, state, x0, mask, reset, cu_seqlens, backend)
+    return _scan(R, s, state, x0, mask, reset, cu_seqlens, backend, process_group)
 
 
 def minmax_last(
@@ -128,7 +136,13 @@ def minmax_last(
     return _kernel_last(*inputs) if run is _kernel else run(*inputs)[1]
 
 
-def _scan(r, s, state, x0, mask, reset, cu_seqlens, backend) -> tuple[Tensor, Tensor]:
+def _scan(r, s, state, x0, mask, reset, cu_seqlens, backend, process_group) -> tuple[Tensor, Tensor]:
+    if process_group is not None:
+        if cu_seqlens is not None:
+            raise ValueError("cu_seqlens packs documents in one process; with process_group use reset")
+        ranks.check_group(process_group)
+        inputs = _inputs(r, s, state, x0, mask, reset)
+        return ranks.scan_split(process_group, *_local(backend, inputs), *inputs)
     if cu_seqlens is None:
         inputs = _inputs(r, s, state, x0, mask, reset)
         return _resolve(backend, inputs)(*inputs)
@@ -137,6 +151,14 @@ def _scan(r, s, state, x0, mask, reset, cu_seqlens, backend) -> tuple[Tensor, Te
     inputs = _inputs(r.to(wide), s.to(wide), state, x0, mask, reset)
     x, _ = _resolve(backend, inputs)(*inputs)
     return x.to(s.dtype), x[0, cu_seqlens[1:].long() - 1]
+
+
+def _local(backend: str, inputs: tuple) -> tuple[Callable, Callable]:
+    """What scans one rank's steps with gradients, and their last states alone without."""
+    plain = _resolve(backend, tuple(None if a is None else a.detach() for a in inputs))
+    if plain is _kernel:
+        return _cpu, _kernel_last if inputs[1].ndim == 3 else lambda *a: _kernel(*a)[1]
+    return plain, lambda *a: plain(*a)[1]
 
 
 def _inputs(r, s, state, x0, mask, reset) -> tuple:

@@ -80,7 +80,9 @@ class Result:
             found.append("stopped by the clock" if self.stopped == len(self.ended) else f"{self.stopped} by the clock")
         if self.length is not None and self.length != longest:
             found.append(f"to {self.length:,} steps")
-        if self.ended and not self.measured:
+        if diverged := sum(outcome.end == "diverged" for outcome in self.ended):
+            found.append(f"{diverged} diverged")
+        elif self.ended and not self.measured:
             found.append("not measured")
         return found
 
