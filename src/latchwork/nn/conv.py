@@ -49,6 +49,7 @@ class CausalConv(nn.Module):
         if process_group is not None:
             # what this rank's steps leave behind, and whether that is what they found
             _, own = previous_inputs(u, state, start, mask, reset, None)
+            own = own + u[:, :0].sum(1)  # nothing; but every rank has to go back, one without steps too
             state, after = incoming(process_group, own, _keeps(u, mask, reset), state)
         before, last = previous_inputs(u, state, start, mask, reset, cu_seqlens)
         last = last if after is None else after

@@ -78,13 +78,13 @@ class _Split(torch.autograd.Function):
     def backward(ctx, grad_x, grad_after):
         leaves, x, last = ctx.graph
         rank = dist.get_rank(ctx.group)
-        own = torch.autograd.grad((x, last), leaves, (grad_x, torch.zeros_like(last)), retain_graph=True)
+        own = _gradients((x, last), leaves, (grad_x, torch.zeros_like(last)))
         columns = range(last.shape[2]) if last.ndim == 3 else (slice(None),)
         units = []
         for column in columns:
             one = torch.zeros_like(last)
             one[..., column] = 1
-            units.append(torch.autograd.grad(last, leaves, one, retain_graph=True))
+            units.append(_gradients((last,), leaves, (one,)))
         # [B, …, rows of the last state] of this rank's first state, its constant part, and the upstream gradient
         weights = torch.stack([unit[2] for unit in units], -1)
         every = _gather(torch.cat([weights, own[2].unsqueeze(-1), grad_after.unsqueeze(-1)], -1), ctx.group)
@@ -96,6 +96,15 @@ class _Split(torch.autograd.Function):
         total = [_joined(i, own[i], [unit[i] for unit in units], grad_last) for i in (0, 1, 3)]
         grad_state = grad if rank == 0 else torch.zeros_like(grad)
         return None, None, None, total[0], total[1], grad_state, total[2], None, None
+
+
+def _gradients(outputs: tuple[Tensor, ...], leaves: list[Tensor], upstream: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Of outputs that may depend on nothing: those of no steps do not."""
+    pairs = [(a, grad) for a, grad in zip(outputs, upstream, strict=True) if a.requires_grad]
+    if not pairs:
+        return tuple(torch.zeros_like(leaf) for leaf in leaves)
+    kept, grads = zip(*pairs, strict=True)
+    return torch.autograd.grad(kept, leaves, grads, retain_graph=True, allow_unused=True, materialize_grads=True)
 
 
 def _composed(last_of, r, s, state, x0, mask, reset) -> Tensor:
