@@ -268,3 +268,15 @@ def test_nothing_at_padding_reaches_a_gradient(filler, degree):
         gradients.append(torch.autograd.grad(y[mask].square().sum(), list(model.parameters())))
     for a, b in zip(*gradients, strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("flags", [(), ("mask",), ("reset",), ("mask", "reset")])
+def test_no_steps_leave_the_state_as_it_is(flags):
+    model = CascadeLM(CascadeConfig(**SMALL), 5).eval()
+    _, state = model(torch.tensor([[1, 2], [3, 4]]))
+    none = dict.fromkeys(flags, torch.zeros(2, 0, dtype=torch.bool))
+    logits, after = model(torch.zeros(2, 0, dtype=torch.long), state, **none)
+    assert logits.shape == (2, 0, 5)
+    assert all(
+        torch.equal(a, b) for one, other in zip(state, after, strict=True) for a, b in zip(one, other, strict=True)
+    )

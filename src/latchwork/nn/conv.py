@@ -72,9 +72,9 @@ def previous_inputs(
     Arguments and results as in `CausalConv.forward`. Masked steps are skipped; a reset goes back to `start`.
     """
     batch, time = u.shape[:2]
+    if time == 0:
+        return u, state
     if mask is None and reset is None and cu_seqlens is None:
-        if time == 0:
-            return u, state
         return torch.cat([state.unsqueeze(1), u[:, :-1]], dim=1), u[:, -1]
     steps = torch.arange(time, device=u.device).expand(batch, time)
     never = torch.full_like(steps, -1)
