@@ -126,6 +126,7 @@ def figures(folder) -> list[dict]:
     return [{name: value for name, value in cell.items() if name != "runs"} for cell in cells]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_a_table_that_is_killed_goes_on_to_the_same_figures(tmp_path):
     whole = driven(tmp_path, "--out", "whole")

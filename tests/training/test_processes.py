@@ -37,6 +37,55 @@ def records(folder) -> list[dict]:
     return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
 
 
+def same(found: list[dict], expected: list[dict]) -> None:
+    """Losses and validations up to the rounding of sums."""
+    for one, other in zip(expected, found, strict=True):
+        assert one.keys() == other.keys()
+        if "validation" in one:
+            one, other = one["validation"], other["validation"]
+            assert other["scored"] == one["scored"]
+        for name in one.keys() & {"loss", "accuracy", "floor"}:
+            assert other[name] == pytest.approx(one[name], abs=1e-5)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="gloo in processes of POSIX")
+def test_weights_in_shards_train_as_one_process_and_checkpoints_move_between_numbers_of_processes(tmp_path):
+    options = f"train sequences --size 2 {TINY} --dropout 0 --clip 1 --micro-batches 2 --ema 0.9"
+    launch(f"{options} --steps 20 --out one", tmp_path)
+    launch(f"{options} --steps 20 --parallel shard --out two", tmp_path, processes=2)
+    expected = records(tmp_path / "one")
+    same(records(tmp_path / "two"), expected)
+    launch(f"{options} --steps 10 --parallel shard --out cut", tmp_path, processes=2)
+    launch("train resume cut --set recipe.steps=15 --threads 1", tmp_path)
+    launch("train resume cut --set recipe.steps=20 --threads 1", tmp_path, processes=2)
+    assert records(tmp_path / "cut")[-1]["step"] == 20
+    losses = [[r["loss"] for r in found if "loss" in r] for found in (records(tmp_path / "cut"), expected)]
+    assert losses[0][-1] == pytest.approx(losses[1][-1], abs=1e-4)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize("parallel", [pytest.param("replicate", marks=pytest.mark.slow), "shard"])
+def test_a_killed_rank_is_reported_and_the_run_goes_on(tmp_path, parallel):
+    options = f"train sequences --size 2 {TINY} --steps 2000 --parallel {parallel} --out run"
+    many = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command = [sys.executable, *many, "-m", "latchwork", *options.split()]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not list((tmp_path / "run" / "checkpoints").glob("step-*")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
+    os.kill(int(children.split()[-1]), signal.SIGKILL)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "SIGKILL" in errors
+    reached = records(tmp_path / "run")[-1]["step"]
+    after = reached - reached % 10 + 20
+    launch(f"train resume run --set recipe.steps={after} --threads 1", tmp_path, processes=2)
+    assert records(tmp_path / "run")[-1]["step"] == after
+
+
 @pytest.mark.skipif(os.name != "posix", reason="gloo in processes of POSIX")
 def test_two_processes_train_as_one(tmp_path):
     """The last update of an epoch has 6 sequences, and the validation set is shared too; dropout is off, since every
@@ -45,13 +94,7 @@ def test_two_processes_train_as_one(tmp_path):
     launch(f"{options} --out one", tmp_path)
     two = launch(f"{options} --out two", tmp_path, processes=2)
     assert two.stderr.count("finished after 20 updates") == 1, "only the first process speaks"
-    for one, other in zip(records(tmp_path / "one"), records(tmp_path / "two"), strict=True):
-        assert one.keys() == other.keys()
-        if "validation" in one:
-            one, other = one["validation"], other["validation"]
-            assert other["scored"] == one["scored"]
-        for name in one.keys() & {"loss", "accuracy", "floor"}:
-            assert other[name] == pytest.approx(one[name], abs=1e-5)
+    same(records(tmp_path / "two"), records(tmp_path / "one"))
     weights = [dict(Run.open(tmp_path / name).trained()[0].named_parameters()) for name in ("one", "two")]
     for name, value in weights[0].items():
         np.testing.assert_allclose(value.detach(), weights[1][name].detach(), atol=1e-4)

@@ -310,7 +310,7 @@ def test_micro_batches_weigh_every_scored_step_the_same(tmp_path):
     gradients = []
     for batches in ([(tokens, targets)], [(tokens[:1], targets[:1]), (tokens[1:], targets[1:])]):
         torch.manual_seed(0)
-        learner = Learner(CascadeLM(config, task.vocab_size).double(), Recipe(), make_accelerator())
+        learner = Learner(lambda: CascadeLM(config, task.vocab_size).double(), Recipe(), make_accelerator())
         loss = learner.update(batches, lr=1e-3)
         gradients.append([p.grad for p in learner.model.parameters()] + [torch.tensor(loss)])
     for one, many in zip(*gradients, strict=True):

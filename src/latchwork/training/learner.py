@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,9 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from latchwork.tasks.task import IGNORE
+from latchwork.training.checkpoint import Checkpoint
 from latchwork.training.recipe import Recipe
+from latchwork.training.sharding import shard, split_like, whole, whole_model
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -25,23 +27,35 @@ MicroBatch: TypeAlias = tuple[Tensor, Tensor]
 class Learner:
     """A model with all that its next update depends on, on one device or spread over the processes of accelerate."""
 
-    def __init__(self, model: nn.Module, recipe: Recipe, accelerator: Accelerator) -> None:
-        self.recipe, self.accelerator = recipe, accelerator
+    def __init__(self, build: Callable[[], nn.Module], recipe: Recipe, accelerator: Accelerator) -> None:
+        self.recipe, self.accelerator, self._build = recipe, accelerator, build
         self.device = accelerator.device
-        self.model = model.to(self.device)
-        self.optimizer = make_optimizer(model, recipe)
+        self.model = model = build().to(self.device)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.precision == "float16")
         self.averaged = None
         if recipe.ema is not None:
             self.averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema))
-        self._forward = accelerator.prepare(model) if accelerator.num_processes > 1 else model
+        self.is_sharded = recipe.parallel == "shard" and accelerator.num_processes > 1
+        if self.is_sharded:
+            for each in (model, *([self.averaged.module] if self.averaged is not None else [])):
+                shard(each)
+        self.optimizer = make_optimizer(model, recipe)
+        replicated = accelerator.num_processes > 1 and not self.is_sharded
+        self._forward = accelerator.prepare(model) if replicated else model
         if accelerator.process_index:  # every process drops out other outputs
             torch.manual_seed(recipe.seed + accelerator.process_index * (1 << 32))
         self.model.train()
 
-    @property
     def measured(self) -> nn.Module:
-        """The model that is validated and kept: the running average of the weights, if there is one."""
+        """The model that is validated and kept: the running average of the weights, if there is one.
+
+        In one piece, which is a copy where the weights are in shards; every process has to call it.
+        """
+        model = self._kept
+        return whole_model(model, self._build).to(self.device) if self.is_sharded else model
+
+    @property
+    def _kept(self) -> nn.Module:
         return self.model if self.averaged is None else self.averaged.module
 
     def update(self, batches: Sequence[MicroBatch], lr: float) -> float:
@@ -53,8 +67,7 @@ class Learner:
         self.optimizer.zero_grad()
         nats = torch.zeros((), device=self.device)
         for i, (tokens, targets) in enumerate(batches):
-            wait = self.accelerator.no_sync(self._forward) if i + 1 < len(batches) else contextlib.nullcontext()
-            with wait, _matmul_in(self.recipe.matmul):
+            with self._waiting(more=i + 1 < len(batches)), _matmul_in(self.recipe.matmul):
                 with self._autocast():
                     logits, _ = self._forward(tokens.to(self.device))
                 share = cross_entropy(logits, targets.to(self.device)) / scored
@@ -70,6 +83,13 @@ class Learner:
             self.averaged.update_parameters(self.model)
         return self._over_processes(nats).item()
 
+    def _waiting(self, *, more: bool) -> Any:
+        """Gradients are summed over processes with the last micro-batch."""
+        if self.is_sharded:
+            cast("Any", self.model).set_requires_gradient_sync(not more)
+            return contextlib.nullcontext()
+        return self.accelerator.no_sync(self._forward) if more else contextlib.nullcontext()
+
     def _autocast(self) -> Any:
         if self.recipe.precision == "float32":
             return contextlib.nullcontext()
@@ -81,12 +101,12 @@ class Learner:
     def tensors(self) -> dict[str, Tensor]:
         """All but the weights of `measured`, for a checkpoint; every process has to call it."""
         found = {
-            f"optimizer/{index}/{field}": value.contiguous()
+            f"optimizer/{index}/{field}": whole(value).contiguous()
             for index, fields in self.optimizer.state_dict()["state"].items()
             for field, value in fields.items()
         }
         if self.averaged is not None:
-            found |= {f"weights/{name}": value.detach() for name, value in self.model.named_parameters()}
+            found |= {f"weights/{name}": whole(value) for name, value in self.model.named_parameters()}
         generators = [torch.get_rng_state()]
         if self.device.type == "cuda":
             generators.append(torch.cuda.get_rng_state(self.device))
@@ -99,22 +119,28 @@ class Learner:
         found |= {f"random/{rank}/{i}": state for rank, states in enumerate(every) for i, state in enumerate(states)}
         return found
 
-    def restore(self, tensors: dict[str, Tensor], step: int) -> None:
-        """Go back to what `tensors` gave after `step` updates; the weights of `measured` have been loaded before.
+    def restore(self, checkpoint: Checkpoint, step: int) -> None:
+        """Go back to what was saved after `step` updates. Raises: CheckpointError when weights do not fit.
 
         A process that the checkpoint knows no random generator of (there were fewer processes) starts another one.
         """
+        kept = self._build() if self.is_sharded else self._kept
+        checkpoint.load_weights(kept)
+        if self.is_sharded:
+            _fill(self._kept, dict(kept.named_parameters()))
+        tensors = checkpoint.tensors()
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             kind, *path = name.split("/")
             if kind == "optimizer":
-                state.setdefault(int(path[0]), {})[path[1]] = tensor
+                like = parameters[int(path[0])]
+                split = split_like(tensor.to(self.device), like) if tensor.shape == like.shape else tensor
+                state.setdefault(int(path[0]), {})[path[1]] = split
         self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
         if self.averaged is not None:
             self.averaged.n_averaged.fill_(step)
-            with torch.no_grad():
-                for name, parameter in self.model.named_parameters():
-                    parameter.copy_(tensors[f"weights/{name}"])
+            _fill(self.model, {name: tensors[f"weights/{name}"] for name, _ in self.model.named_parameters()})
         rank = self.accelerator.process_index
         if f"random/{rank}/0" not in tensors:
             torch.manual_seed(self.recipe.seed + rank * (1 << 32) + step)
@@ -122,6 +148,13 @@ class Learner:
         torch.set_rng_state(tensors[f"random/{rank}/0"])
         if self.device.type == "cuda" and f"random/{rank}/1" in tensors:
             torch.cuda.set_rng_state(tensors[f"random/{rank}/1"], self.device)
+
+
+@torch.no_grad()
+def _fill(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Copy weights that every process has in one piece."""
+    for name, parameter in model.named_parameters():
+        parameter.copy_(split_like(weights[name].to(parameter.device), parameter))
 
 
 def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:

@@ -96,7 +96,7 @@ def train(run: Run, *, resume: bool = False, stop: Callable[[], bool] = lambda: 
 def _train(run: Run, accelerator: Accelerator, resume: bool, stop: Callable[[], bool]) -> Iterator[Event]:
     recipe, task = run.recipe, run.task
     torch.manual_seed(recipe.seed)
-    learner = Learner(run.build(), recipe, accelerator)
+    learner = Learner(run.build, recipe, accelerator)
     progress = Progress()
     if not resume and checkpoint.all_of(run.checkpoints):
         raise RunError(f"{run.path} has been trained already; resume it, or train in another folder")
@@ -117,7 +117,7 @@ def _train(run: Run, accelerator: Accelerator, resume: bool, stop: Callable[[], 
         if progress.step == progress.validated or (progress.step % every and not at_end):
             return
         clock = time.perf_counter()
-        score = validate(learner.measured, run, stop, accelerator.process_index, accelerator.num_processes)
+        score = validate(learner.measured(), run, stop, accelerator.process_index, accelerator.num_processes)
         if asked():
             return  # the score is of a part only
         score = _summed(score, accelerator)

@@ -71,8 +71,7 @@ class Progress:
             return complaints
         for name, value in state["progress"].items():
             setattr(self, name, value)
-        found.load_weights(learner.measured)
-        learner.restore(found.tensors(), self.step)
+        learner.restore(found, self.step)
         if learner.scaler.is_enabled():
             learner.scaler.load_state_dict(state["scaler"])
         if main:
@@ -88,10 +87,10 @@ class Progress:
         if is_best:
             self.best_checkpoint = name
         self.saved = self.step
-        tensors = learner.tensors()
+        tensors, model = learner.tensors(), learner.measured()
         if learner.accelerator.is_main_process:
             state = {"progress": vars(self), "scaler": learner.scaler.state_dict()}
-            saved = checkpoint.save(run.checkpoints, self.step, learner.measured, tensors, state)
+            saved = checkpoint.save(run.checkpoints, self.step, model, tensors, state)
             if is_best:
                 run.set_best(saved)
             checkpoint.prune(run.checkpoints, keep={self.best_checkpoint or name})

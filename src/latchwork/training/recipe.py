@@ -60,6 +60,8 @@ class Recipe:
     """Stop after this many validations without a lower loss; None: never."""
     stop_when_perfect: bool = True
     """Stop when every validation answer is right (tasks measured in accuracy)."""
+    parallel: Literal["replicate", "shard"] = "replicate"
+    """What several processes keep of the weights: all of them each, or a part each (FSDP2)."""
     tensorboard: bool = False
     """Write the metrics for TensorBoard too, below the run folder."""
     workers: int = 0
@@ -83,6 +85,8 @@ class Recipe:
             raise ValueError(f"weight_decay must be 0 or more, got {self.weight_decay}")
         if self.ema is not None and not 0 < self.ema < 1:
             raise ValueError(f"ema must be between 0 and 1, got {self.ema}")
+        if self.parallel == "shard" and self.precision == "float16":
+            raise ValueError('parallel "shard" has no float16; use precision "bfloat16"')
         if self.micro_batches > self.batch_size:
             raise ValueError(f"micro_batches must be at most the {self.batch_size} sequences of an update")
         for name, choices in (
@@ -90,6 +94,7 @@ class Recipe:
             ("schedule", ("step", "cosine", "constant")),
             ("precision", ("float32", "bfloat16", "float16")),
             ("matmul", ("float32", "bfloat16")),
+            ("parallel", ("replicate", "shard")),
         ):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
