@@ -1,9 +1,10 @@
 """A sequence that is split over processes: what each rank hands on to the later ones, and what it gets back.
 
 Rank k holds piece k of the time of every sequence. Steps compose, so a whole piece is one map x ↦ (R ⊗ x) ⊕ s of the
-state before it (of scalar units max(min(r, x), s)); every rank composes its own, all are gathered, and each rank
-applies those before it to the first state. On the way back the gradient of a piece's first state is A · (that of its
-last state) + b, with a matrix A of weights of the active operands; A and b are gathered in the same way.
+state before it (of scalar units max(min(r, x), s)). Every rank composes its own piece; an exclusive scan over the
+ranks, in as many rounds as the logarithm of their number, gives each the map of all pieces before its own. On the way
+back the gradient of a piece's first state is A · (that of its last state) + b, with a matrix A of weights of the active
+operands; these maps are scanned in the other direction.
 """
 
 from __future__ import annotations
@@ -60,24 +61,19 @@ def incoming(group: Any, last: Tensor, keeps: Tensor, state: Tensor) -> tuple[Te
 class _Split(torch.autograd.Function):
     @staticmethod
     def forward(ctx, group, scan, last_of, r, s, state, x0, mask, reset):
-        maps = _gather(_composed(last_of, r, s, state, x0, mask, reset), group)
-        before, rank = state, dist.get_rank(group)
-        after = state
-        for k, composed in enumerate(maps):
-            if k == rank:
-                before = after
-            after = _applied(composed, after)
+        own = _composed(last_of, r, s, state, x0, mask, reset)
+        earlier = _exclusive(own, _then, group)
+        before = state if earlier is None else _applied(earlier, state)
         with torch.enable_grad():
             leaves = [a.detach().requires_grad_() for a in (r, s, before, x0)]
             x, last = scan(*leaves, mask, reset)
         ctx.group, ctx.graph = group, (leaves, x, last)
-        return x.detach(), after
+        return x.detach(), _from_last(last.detach(), group)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_x, grad_after):
         leaves, x, last = ctx.graph
-        rank = dist.get_rank(ctx.group)
         own = _gradients((x, last), leaves, (grad_x, torch.zeros_like(last)))
         columns = range(last.shape[2]) if last.ndim == 3 else (slice(None),)
         units = []
@@ -85,16 +81,15 @@ class _Split(torch.autograd.Function):
             one = torch.zeros_like(last)
             one[..., column] = 1
             units.append(_gradients((last,), leaves, (one,)))
-        # [B, …, rows of the last state] of this rank's first state, its constant part, and the upstream gradient
+        # [B, …, rows of the last state] of this rank's first state, and its constant part
         weights = torch.stack([unit[2] for unit in units], -1)
-        every = _gather(torch.cat([weights, own[2].unsqueeze(-1), grad_after.unsqueeze(-1)], -1), ctx.group)
-        grad_last = grad = torch.stack([piece[..., -1] for piece in every]).sum(0)
-        for k in reversed(range(len(every))):
-            if k == rank:
-                grad_last = grad
-            grad = every[k][..., -2] + _pulled(every[k][..., :-2], grad)
+        later = _exclusive(torch.cat([weights, own[2].unsqueeze(-1)], -1), _then_back, ctx.group, reverse=True)
+        grad_last = _summed(grad_after, ctx.group)
+        if later is not None:
+            grad_last = _pulled(later[..., :-1], grad_last) + later[..., -1]
         total = [_joined(i, own[i], [unit[i] for unit in units], grad_last) for i in (0, 1, 3)]
-        grad_state = grad if rank == 0 else torch.zeros_like(grad)
+        first = dist.get_rank(ctx.group) == 0
+        grad_state = own[2] + _pulled(weights, grad_last) if first else torch.zeros_like(grad_last)
         return None, None, None, total[0], total[1], grad_state, total[2], None, None
 
 
@@ -135,11 +130,25 @@ def _applied(composed: Tensor, state: Tensor) -> Tensor:
     return torch.where(forgets > 0, low, torch.maximum(moved, low))
 
 
+def _then(first: Tensor, second: Tensor) -> Tensor:
+    """Two composed pieces as one."""
+    *columns, forgets = first.unbind(-1)
+    return torch.stack([*(_applied(second, column) for column in columns), torch.maximum(forgets, second[..., -1])], -1)
+
+
 def _pulled(weights: Tensor, grad: Tensor) -> Tensor:
     """The gradient of the first state of a piece from that of its last one; weights [B, …, rows]."""
-    if grad.ndim == 2:
+    if weights.shape[-1] == 1:
         return weights.squeeze(-1) * grad
     return (weights @ grad.unsqueeze(-1)).squeeze(-1)
+
+
+def _then_back(first: Tensor, second: Tensor) -> Tensor:
+    """The way back through the second piece and then the first one, [B, …, rows and the constant part]."""
+    weights = first[..., :-1]
+    found = [_pulled(weights, column) for column in second.unbind(-1)]
+    found[-1] = found[-1] + first[..., -1]
+    return torch.stack(found, -1)
 
 
 def _joined(which: int, own: Tensor, units: list[Tensor], grad_last: Tensor) -> Tensor:
@@ -158,35 +167,70 @@ def _joined(which: int, own: Tensor, units: list[Tensor], grad_last: Tensor) -> 
 class _Incoming(torch.autograd.Function):
     @staticmethod
     def forward(ctx, group, last, keeps, state):
-        shape = (-1, *(1,) * (last.ndim - 1))
-        flagged = torch.cat([last.flatten(1), keeps.unsqueeze(1).to(last.dtype)], 1)
-        pieces = _gather(flagged, group)
-        keeping = [piece[:, -1].view(shape) > 0 for piece in pieces]
-        before, after, rank = state, state, dist.get_rank(group)
-        for k, (piece, kept) in enumerate(zip(pieces, keeping, strict=True)):
-            if k == rank:
-                before = after
-            after = torch.where(kept, after, piece[:, :-1].view_as(last))
-        ctx.group, ctx.keeping = group, keeping
-        return before, after
+        keeps = keeps.view(-1, *(1,) * (last.ndim - 1)).expand_as(last).to(last.dtype)
+        earlier = _exclusive(torch.stack([last, keeps], -1), _then_left, group)
+        before = state if earlier is None else torch.where(earlier[..., 1] > 0, state, earlier[..., 0])
+        ctx.group, ctx.keeps = group, keeps
+        return before, _from_last(torch.where(keeps > 0, before, last), group)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad_before, grad_after):
-        rank = dist.get_rank(ctx.group)
-        every = _gather(torch.stack([grad_before, grad_after]), ctx.group)
-        grad = torch.stack([piece[1] for piece in every]).sum(0)
-        grad_last = torch.zeros_like(grad)
-        for k in reversed(range(len(every))):
-            if k == rank:
-                grad_last = torch.where(ctx.keeping[k], 0, grad)
-            grad = torch.where(ctx.keeping[k], grad, 0) + every[k][0]
-        return None, grad_last, None, grad if rank == 0 else torch.zeros_like(grad)
+        # what stood before this rank's steps has the gradient of what was read there, and of what is kept
+        later = _exclusive(torch.stack([ctx.keeps, grad_before], -1), _then_back, ctx.group, reverse=True)
+        grad = _summed(grad_after, ctx.group)
+        if later is not None:
+            grad = later[..., 0] * grad + later[..., 1]
+        first = dist.get_rank(ctx.group) == 0
+        grad_state = ctx.keeps * grad + grad_before if first else torch.zeros_like(grad)
+        return None, (1 - ctx.keeps) * grad, None, grad_state
 
 
-def _gather(value: Tensor, group: Any) -> list[Tensor]:
-    """The values of all ranks, in their order."""
-    value = value.contiguous()
-    every = [torch.empty_like(value) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(every, value, group=group)
-    return every
+def _then_left(first: Tensor, second: Tensor) -> Tensor:
+    """What stands behind two pieces: what the second one leaves, or what the first one does where the second keeps."""
+    keeps = second[..., 1]
+    return torch.stack([torch.where(keeps > 0, first[..., 0], second[..., 0]), first[..., 1] * keeps], -1)
+
+
+def _exclusive(
+    value: Tensor, combine: Callable[[Tensor, Tensor], Tensor], group: Any, reverse: bool = False
+) -> Tensor | None:
+    """The values of all ranks before this one (after it, with `reverse`) combined in their order; None if it has none.
+
+    In every round a rank sends what it has combined so far twice as far as in the round before (Hillis and Steele).
+    """
+    rank, size, way = dist.get_rank(group), dist.get_world_size(group), -1 if reverse else 1
+    shift = 1
+    while shift < size:
+        found = _shifted(value, way * shift, rank, size, group)
+        if found is not None:
+            value = combine(value, found) if reverse else combine(found, value)
+        shift *= 2
+    return _shifted(value, way, rank, size, group)
+
+
+def _shifted(value: Tensor, shift: int, rank: int, size: int, group: Any) -> Tensor | None:
+    """Send a value `shift` ranks on, and return what comes from as far before; None where there is no such rank."""
+    value, found, operations = value.contiguous(), None, []
+    if 0 <= rank + shift < size:
+        operations.append(dist.P2POp(dist.isend, value, dist.get_global_rank(group, rank + shift), group))
+    if 0 <= rank - shift < size:
+        found = torch.empty_like(value)
+        operations.append(dist.P2POp(dist.irecv, found, dist.get_global_rank(group, rank - shift), group))
+    if operations:
+        for work in dist.batch_isend_irecv(operations):
+            work.wait()
+    return found
+
+
+def _from_last(value: Tensor, group: Any) -> Tensor:
+    """The value of the last rank, on all of them."""
+    value = value.clone(memory_format=torch.contiguous_format)
+    dist.broadcast(value, dist.get_global_rank(group, dist.get_world_size(group) - 1), group=group)
+    return value
+
+
+def _summed(value: Tensor, group: Any) -> Tensor:
+    value = value.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(value, group=group)
+    return value
