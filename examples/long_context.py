@@ -4,9 +4,9 @@
     torchrun --nproc-per-node 4 examples/long_context.py                     # four: it does
     torchrun --nproc-per-node 4 examples/long_context.py --length 1048576 --limit 8
 
-Latching(4): the first token has to be named at every later step, here 2^19 of them in one sequence. Every process holds a
-piece of the sequence; layers hand on two numbers a unit, and the last input (docs/howto/cluster.md). The limit is that of
-`ulimit -v`, on addresses, of which PyTorch takes some GiB before it does anything.
+Latching(4): the first token has to be named at every later step, here 2^19 of them in one sequence. Every process holds
+a piece of the sequence; layers hand on a few numbers a unit, and the last input (docs/howto/cluster.md). The limit is
+that of `ulimit -v`, on addresses, of which PyTorch takes some GiB before it does anything.
 """
 
 from __future__ import annotations

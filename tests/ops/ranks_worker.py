@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from latchwork import CascadeConfig, CascadeLM, minmax_matrix_scan, minmax_scan
+from latchwork.training.sharding import shard, whole
 
 BATCH, UNITS = 3, 4
 
@@ -132,8 +133,8 @@ def gradients(model: CascadeLM) -> dict[str, Tensor]:
     return {n: torch.zeros_like(p) if p.grad is None else p.grad.clone() for n, p in model.named_parameters()}
 
 
-def check_training() -> None:
-    """Sequences over pairs of ranks and batches over the pairs, beside one process."""
+def check_training(sharded: bool) -> None:
+    """Sequences over pairs of ranks, batches over the pairs, weights whole or in shards, beside one process."""
     size, rank = dist.get_world_size(), dist.get_rank()
     if size % 2:
         return
@@ -143,7 +144,11 @@ def check_training() -> None:
     torch.manual_seed(2)
     alone = CascadeLM(config, 7, 4)
     torch.manual_seed(2)
-    model = DistributedDataParallel(CascadeLM(config, 7, 4))
+    model = CascadeLM(config, 7, 4)
+    if sharded:
+        shard(model)
+    else:
+        model = DistributedDataParallel(model)
     optimizers = [torch.optim.Adam(m.parameters(), lr=1e-3) for m in (alone, model)]
     for step in range(20):
         generator = torch.Generator().manual_seed(step)
@@ -161,7 +166,7 @@ def check_training() -> None:
         (size * loss).backward()  # data parallelism takes the mean over processes
         optimizers[1].step()
     for one, other in zip(alone.parameters(), model.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(one.detach(), whole(other), rtol=1e-5, atol=1e-5)
 
 
 def main() -> None:
@@ -176,7 +181,8 @@ def main() -> None:
     check_nan()
     for degree, conv, flags in ((1, "basic", ""), (1, "gated", "mask reset"), (2, "basic", "mask")):
         check_cascade(degree, conv, flags)
-    check_training()
+    for sharded in (False, True):
+        check_training(sharded)
     dist.destroy_process_group()
     print("done")
 
