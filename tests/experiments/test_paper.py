@@ -238,3 +238,13 @@ def evaluation(length: int) -> str:
     shares = {"accuracy": correct / scored, "floor": 0.25, "loss": 0.1, "bits": 0.1}
     whole = {"length": length, "sequences": 2, "chunk": 1024, "seed": 1, "correct": correct, "scored": scored}
     return json.dumps({**whole, **shares, "chunks": counts, "worst_chunk": {"index": 0, "correct": 2, "scored": 4}})
+
+
+def test_a_report_does_without_the_library_of_a_model(tiny, tmp_path, monkeypatch):
+    asked = plan.plan("main", tmp_path, "small", tasks=["latching-4"], models=["mamba"], seeds=1)
+    made(asked.runs[0].run, "time")
+    monkeypatch.setitem(sys.modules, "mambapy", None)
+    monkeypatch.setitem(sys.modules, "mambapy.mamba", None)
+    table = write(tmp_path, "small").tables["main"]
+    assert table.texts() == [["Latching(4)", "75.0% (50.0%)"]]
+    assert "| Mamba | – | 1 | 4 |" in (tmp_path / "README.md").read_text("utf-8")

@@ -25,7 +25,8 @@ class Outcome:
     """A run with what it has come to so far."""
 
     run: Run
-    parameters: int
+    parameters: int | None
+    """None where the library of the model is not installed."""
     updates: int
     """Of the weights, so far."""
     losses: list[tuple[int, float]]
@@ -96,7 +97,7 @@ def read_outcome(run: Run) -> Outcome:
     last = records[-1] if records else {}
     return Outcome(
         run=run,
-        parameters=count_parameters(run),
+        parameters=_known_parameters(run),
         updates=updates,
         losses=[(step, loss) for step, loss in losses if math.isfinite(loss)],
         validations=validations,
@@ -133,9 +134,19 @@ def read_evaluation(run: Run) -> dict[str, Any] | None:
 
 
 def count_parameters(run: Run) -> int:
-    """Parameters of the model of a run; no memory is taken for them."""
+    """Parameters of the model of a run; no memory is taken for them.
+
+    Raises: ModuleNotFoundError with what to install where the library of the model is absent.
+    """
     with torch.device("meta"):
         return sum(p.numel() for p in run.build().parameters())
+
+
+def _known_parameters(run: Run) -> int | None:
+    try:
+        return count_parameters(run)
+    except ModuleNotFoundError:
+        return None
 
 
 def worst_chunk(evaluation: dict[str, Any]) -> tuple[int, float] | None:

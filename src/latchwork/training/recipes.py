@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from latchwork.models.architectures import ARCHITECTURES, CASCADE, ModelConfig
 from latchwork.nn.config import CascadeConfig
 from latchwork.training.recipe import Recipe
@@ -33,7 +35,18 @@ DEFAULTS: dict[str, tuple[CascadeConfig, Recipe]] = {
 """Model and recipe by task, where those of the paper are not what is best."""
 
 
+LEARNING_RATES = {
+    "lstm": 1e-3,
+    "mamba": 3e-3,
+    "xlstm-large": 3e-3,
+}
+"""Of baselines: the best of 3e-4, 1e-3 and 3e-3 on one task, chosen once (docs/decisions/0012-baselines.md)."""
+
+
 def defaults(task: str, arch: str = CASCADE) -> tuple[ModelConfig, Recipe]:
     """Model and recipe of a task where nothing else is said."""
     model, recipe = DEFAULTS.get(task, (CascadeConfig.small(), Recipe()))
-    return (model if arch == CASCADE else ARCHITECTURES[arch]()), recipe  # type: ignore[call-arg]
+    if arch == CASCADE:
+        return model, recipe
+    lr = LEARNING_RATES.get(arch, Recipe().lr)
+    return ARCHITECTURES[arch](), dataclasses.replace(recipe, lr=lr)  # type: ignore[call-arg]
