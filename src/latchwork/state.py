@@ -42,6 +42,11 @@ def to(state: S, *args: Any, **kwargs: Any) -> S:
     return map_state(state, lambda a: a.to(*args, **kwargs))
 
 
+def leaves(state: Any) -> list[Tensor]:
+    """The tensors of a state, in their order."""
+    return [state] if isinstance(state, Tensor) else [leaf for part in state for leaf in leaves(part)]
+
+
 def map_state(state: Any, function: Callable[[Tensor], Tensor]) -> Any:
     """The state with every tensor replaced."""
     if isinstance(state, Tensor):

@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from latchwork import CascadeConfig
-from latchwork.bench import decode, gpu, memory, plot, scaling, scan, step
+from latchwork.bench import decode, gpu, gpu_model, memory, plot, scaling, scan, step
 from latchwork.bench.peers import MODEL_PEERS, ModelPeer
 from latchwork.bench.rows import Row, cells, quantity, result
 from latchwork.bench.timing import NOT_SAID, attempt, compare, interleaved, resident_bytes
 
 FIELDS = {"what", "shape", "dtype", "unit", "ours", "against", "theirs", "ratio", "note", "details"}
 TINY_DECODE = decode.Sizes(models={"tiny": CascadeConfig(d_model=8, n_layers=1, n_units=4)}, context=32)
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 NOT_INSTALLED = "is not installed: pip install 'latchwork[baselines]'"
 
 
@@ -34,12 +35,22 @@ def check(rows: list[Row]) -> None:
         assert len(cells(row)) == 5
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+@needs_gpu
 def test_the_scan_on_a_gpu_is_measured_against_copies():
     rows = list(gpu.bench_gpu(gpu.QUICK, repeats=1))
     check(rows)
     ways = {f"{way}{kind}" for way in ("forward", "backward") for kind in ("", *(f", degree {n}" for n in (2, 4, 8)))}
     assert {(row.what, row.dtype) for row in rows} == {(way, t) for way in ways for t in ("float32", "bfloat16")}
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+def test_a_language_model_is_measured_against_gpt2_and_a_copy(device):
+    training, decoding, *context = gpu_model.bench_gpu_model(gpu_model.QUICK, repeats=1, device=device)
+    check([training, decoding, *context])
+    assert (training.against, training.unit) == (gpu_model.GPT2, "s/token")
+    assert training.note == "" or "transformers is not installed" in training.note
+    assert decoding.ratio is not None
+    assert len(context) == (device == "cuda")
 
 
 def test_the_scan_is_measured_against_limits_and_peers():

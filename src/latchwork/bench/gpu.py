@@ -6,7 +6,7 @@ a copy. Only what the device does is timed; tensors are much larger than its cac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -66,7 +66,7 @@ def _rows(suffix: str, shape: Shape, degree: tuple[int, ...], dtype: torch.dtype
         ),
     )
     for what, scan, moved in ways:
-        ours, theirs = compare_on_device(scan, _copy(moved), repeats)
+        ours, theirs = compare_on_device(scan, copy_of(moved), repeats)
         yield Row(
             what=what + suffix,
             shape=(*shape, *degree),
@@ -77,10 +77,10 @@ def _rows(suffix: str, shape: Shape, degree: tuple[int, ...], dtype: torch.dtype
         )
 
 
-def _copy(moved: tuple[Tensor, ...]) -> Callable[[], object]:
-    """A copy that reads and writes as many bytes as these tensors have."""
+def copy_of(moved: Sequence[Tensor]) -> Callable[[], object]:
+    """A copy that reads and writes as many bytes as these tensors have, on their device."""
     half = sum(a.numel() * a.element_size() for a in moved) // 2
-    source, target = (torch.randint(0, 99, (half,), dtype=torch.uint8, device="cuda") for _ in range(2))
+    source, target = (torch.randint(0, 99, (half,), dtype=torch.uint8, device=moved[0].device) for _ in range(2))
     return lambda: target.copy_(source)
 
 

@@ -179,7 +179,7 @@ class BenchAutomata(_Sized):
 
 @dataclass(kw_only=True)
 class BenchGpu(_Sized):
-    """The scan on an NVIDIA GPU, against copies of as many bytes."""
+    """The scan on an NVIDIA GPU against copies of as many bytes, the paper's language model against GPT-2."""
 
     repeats: int = 50
     """Timed calls of each side, taken in turns; medians are shown."""
@@ -188,9 +188,10 @@ class BenchGpu(_Sized):
     draw = plot.ratios
 
     def rows(self) -> Iterator[Row]:
-        from latchwork.bench import gpu
+        from latchwork.bench import gpu, gpu_model
 
-        return gpu.bench_gpu(gpu.QUICK if self.quick else gpu.FULL, self.repeats)
+        yield from gpu.bench_gpu(gpu.QUICK if self.quick else gpu.FULL, self.repeats)
+        yield from gpu_model.bench_gpu_model(gpu_model.QUICK if self.quick else gpu_model.FULL, self.repeats)
 
 
 BENCH = Union[  # noqa: UP007

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from latchwork.evaluation.measure import device_of
 from latchwork.nn.mode import evaluating
-from latchwork.state import map_state
+from latchwork.state import leaves, map_state
 
 
 class Decay(NamedTuple):
@@ -57,16 +57,16 @@ def _measured(model: nn.Module, tokens: Tensor, chunk: int, seed: int) -> Iterat
     with evaluating(model):
         states = _states(model, tokens, pieces)
         for cut, piece in zip(cuts, pieces, strict=True):
-            leaves = [leaf.detach().requires_grad_() for leaf in _leaves(states[-1])]
+            before = [leaf.detach().requires_grad_() for leaf in leaves(states[-1])]
             with torch.enable_grad():
-                after = _flat(_leaves(model(piece, _like(states.pop(), iter(leaves)))[1]))
+                after = _flat(leaves(model(piece, _like(states.pop(), iter(before)))[1]))
             if vector is None:
                 vector = torch.randn(after.shape, generator=generator, dtype=torch.float64).to(after)
                 vector = vector / vector.norm(dim=1, keepdim=True)
             if after.requires_grad:
-                parts = torch.autograd.grad(after, leaves, vector, allow_unused=True, materialize_grads=True)
+                parts = torch.autograd.grad(after, before, vector, allow_unused=True, materialize_grads=True)
             else:  # nothing of the state before is in the state after
-                parts = tuple(torch.zeros_like(leaf) for leaf in leaves)
+                parts = tuple(torch.zeros_like(leaf) for leaf in before)
             vector = _flat(parts)
             norm = vector.norm(dim=1, keepdim=True)
             logs = logs + norm[:, 0].double().log10().cpu()
@@ -97,11 +97,6 @@ def _states(model: nn.Module, tokens: Tensor, pieces: Sequence[Tensor]) -> list[
 
 def _flat(parts: Sequence[Tensor]) -> Tensor:
     return torch.cat([part.flatten(1) for part in parts], 1)
-
-
-def _leaves(state: Any) -> list[Tensor]:
-    """The tensors of a state, in their order."""
-    return [state] if isinstance(state, Tensor) else [leaf for part in state for leaf in _leaves(part)]
 
 
 def _like(state: Any, leaves: Iterator[Tensor]) -> Any:
