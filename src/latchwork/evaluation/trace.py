@@ -108,7 +108,7 @@ def _keep(projected: dict[str, Tensor], name: str) -> Any:
 
 def _add_layer(projected: dict[str, Tensor], layers: list[LayerTrace]) -> Any:
     def hook(unit: Units, arguments: Any, output: Any) -> None:
-        u, state, mask, reset, cu_seqlens = arguments
+        u, state, mask, reset, cu_seqlens, *_ = arguments
         r, s, n = projected["reset"], projected["set"], unit.degree
         start = unit.start(u)
         # What the unit itself computes, once more: a scan never rounds, so the bits are those of the unit.
