@@ -248,3 +248,56 @@ def test_a_report_does_without_the_library_of_a_model(tiny, tmp_path, monkeypatc
     table = write(tmp_path, "small").tables["main"]
     assert table.texts() == [["Latching(4)", "75.0% (50.0%)"]]
     assert "| Mamba | – | 1 | 4 |" in (tmp_path / "README.md").read_text("utf-8")
+
+
+def test_cells_say_what_is_not_measured_and_what_the_budget_does_not_have(tiny, tmp_path):
+    asked = plan.plan("main", tmp_path, "small", tasks=["latching-4"], models=["cascade", "lstm"], seeds=2)
+    first, only, second, _ = [planned.run for planned in asked.runs]
+    made(first, "finished")
+    made(dataclasses.replace(second, recipe=dataclasses.replace(second.recipe, lr=0.5)), "finished")
+    (second.path / "evaluation.json").write_text('{"length": 20', "utf-8")
+    only.create()
+    only.metrics.write_text('{"step": 1, "end": "diverged"}\n', "utf-8")
+    written = write(tmp_path, "small")
+    result = written.tables["main"].get("latching-4", "cascade")
+    assert result.remarks(2048) == ["1 not measured", "1 with other settings than the budget's"]
+    assert written.tables["main"].texts() == [["Latching(4)", "75.0% (50.0%)", "diverged"]]
+
+
+@pytest.mark.parametrize("content", ['{"cascade": {"decay"', '{"cascade": {}}', '{"other": {"decay": [1]}}', "[]"])
+def test_a_report_does_without_damaged_gradients(tiny, tmp_path, content):
+    made(plan.plan("main", tmp_path, "small", tasks=["latching-4"], models=["cascade"], seeds=1).runs[0].run, "time")
+    (tmp_path / gradients.FILE).write_text(content, "utf-8")
+    heard: list[str] = []
+    gradients.measure_gradients(tmp_path, 4096, seen=heard.append)
+    (complaint,) = write(tmp_path, "small").complaints
+    assert heard == [complaint]
+    assert "gradients.json is damaged" in complaint
+    assert (tmp_path / "README.md").exists()
+
+
+def test_a_model_that_cannot_be_measured_is_passed_over(tiny, tmp_path, monkeypatch):
+    asked = plan.plan("main", tmp_path, "small", tasks=["latching-16"], models=["cascade", "gru"], seeds=1)
+    runs = [planned.run for planned in asked.runs]
+    for run in runs:
+        made(run, "time")
+        (run.checkpoints / "step-4").mkdir(parents=True)
+        (run.checkpoints / "step-4" / "model.safetensors").touch()
+        (run.path / "best.json").write_text('{"checkpoint": "step-4"}', "utf-8")
+    (runs[1].path / "config.json").write_text("{", "utf-8")
+    heard: list[str] = []
+    gradients.measure_gradients(tmp_path, 4096, seen=heard.append)
+    assert len(heard) == 2
+    assert heard[1].startswith("cascade cannot be measured: ")
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [("config.json", "is the folder of a run"), ("README.md", "has a README.md that is no report"), (None, "no runs")],
+)
+def test_a_report_is_written_over_nothing_else_and_not_on_nothing(tmp_path, capsys, file, message):
+    if file:
+        (tmp_path / file).write_text("mine", "utf-8")
+    assert main(["reproduce", "main", "--report", "True", "--out", str(tmp_path)]) == 1
+    assert message in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ([file] if file else [])

@@ -495,6 +495,27 @@ def test_a_validation_set_without_scored_steps_is_named(tmp_path, monkeypatch):
         list(train(make_run(tmp_path / "run", steps=3)))
 
 
+def test_what_ends_with_the_last_update_or_an_answer_was_not_stopped_by_the_clock(tmp_path, monkeypatch):
+    from latchwork.training import loop
+
+    assert list(train(make_run(tmp_path / "last", steps=1, minutes=1e-9)))[-1] == End(1, "finished")
+    monkeypatch.setattr(loop, "validate", lambda *args: Score(4, scored=2, correct=2, nats=0.1))
+    assert list(train(make_run(tmp_path / "perfect", steps=9, minutes=1e-9)))[-1] == End(1, "perfect")
+
+
+@pytest.mark.parametrize("damage", [False, True])
+def test_a_trained_run_without_its_checkpoints_is_not_trained_anew(tmp_path, damage):
+    run = make_run(tmp_path / "run", steps=3)
+    list(train(run))
+    shutil.rmtree(run.checkpoints)
+    if damage:
+        run.metrics.write_bytes(run.metrics.read_bytes()[:-5])
+    before = run.metrics.read_bytes()
+    with pytest.raises(CheckpointError, match="has been trained and its checkpoints are gone"):
+        list(train(Run.open(run.path), resume=True))
+    assert run.metrics.read_bytes() == before
+
+
 def test_time_for_updates_ends_a_run_with_a_validation_over_all_resumptions(tmp_path):
     run = make_run(tmp_path / "run", steps=9, minutes=1e-9)
     events = list(train(run))

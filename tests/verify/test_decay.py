@@ -54,15 +54,30 @@ def test_it_is_the_gradient_of_autograd_through_one_call(name, chunk):
         torch.testing.assert_close(10**norms, wanted)
 
 
-def test_it_goes_below_what_a_float_can_hold():
-    class Halve(nn.Module):
-        def forward(self, tokens, state):
-            state = torch.ones(len(tokens), 1, dtype=torch.float64) if state is None else state
-            return None, state * 0.5 ** tokens.shape[1]
+class Scale(nn.Module):
+    """Every step multiplies the state."""
 
-    *_, last = state_decay(Halve(), torch.zeros(2, 5001, dtype=torch.long), chunk=100)
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, tokens, state):
+        state = torch.ones(len(tokens), 1, dtype=torch.float64) if state is None else state
+        for _ in range(tokens.shape[1]):
+            state = state * self.factor
+        return None, state
+
+
+@pytest.mark.parametrize("chunk", [100, 1000])
+def test_it_goes_below_what_a_float_can_hold(chunk):
+    *_, last = state_decay(Scale(0.5), torch.zeros(2, 5001, dtype=torch.long), chunk=chunk)
     assert last.length == 5000
     torch.testing.assert_close(last.norms, torch.full((2,), -5000 * 0.3010299956639812, dtype=torch.float64))
+
+
+def test_a_gradient_that_no_float_can_hold_is_no_figure():
+    with pytest.raises(OverflowError, match="the gradient over 4000 steps is no finite number"):
+        list(state_decay(Scale(2.0), torch.zeros(1, 4001, dtype=torch.long), chunk=2000))
 
 
 def test_what_forgets_all_at_once_has_no_gradient():

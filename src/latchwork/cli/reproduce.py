@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import tyro
 
 from latchwork.cli.display import interruptible, print_json, say, show_table
 from latchwork.cli.sweep import check_counts, work_off
 from latchwork.experiments.paper.gradients import measure_gradients
-from latchwork.experiments.paper.plan import BUDGETS, MOST_SEEDS, BudgetName, TableName, plan
+from latchwork.experiments.paper.plan import BUDGETS, MOST_SEEDS, BudgetName, TableName, begun, plan
 from latchwork.experiments.paper.report import write
 
 
@@ -58,6 +60,7 @@ class Reproduce:
             for planned in asked.runs:
                 print(f"{planned.run.path}  {planned.run.ended or 'not run'}")
             return 0
+        self._check(out)
         clock, result = time.monotonic(), None
         if not self.report:
             result = work_off(asked.runs, self.workers, self.threads)
@@ -66,6 +69,7 @@ class Reproduce:
                 with interruptible("stopping") as stop:
                     length = BUDGETS[self.budget].gradient_length
                     measure_gradients(out, length, stop, lambda model: say(f"gradients of states: {model}"))
+                    result = dataclasses.replace(result, stopped=stop())
         written = write(out, self.budget)
         table = written.tables[self.table]
         if self.json:
@@ -77,3 +81,12 @@ class Reproduce:
         for file in written.files:
             say(f"report: {file}")
         return result.status() if result else 0
+
+    def _check(self, out: Path) -> None:
+        """Refuse to write over what is no report, and a report on nothing."""
+        if (out / "config.json").exists():
+            raise ValueError(f"{out} is the folder of a run; choose another --out")
+        if (out / "README.md").exists() and not (out / "tables.json").exists():
+            raise ValueError(f"{out} has a README.md that is no report of the tables; choose another --out")
+        if self.report and not any(begun(name, out, self.budget).cells for name in get_args(TableName)):
+            raise ValueError(f"{out} has no runs to report")

@@ -72,8 +72,8 @@ def previous_inputs(
     Arguments and results as in `CausalConv.forward`. Masked steps are skipped; a reset goes back to `start`.
     """
     batch, time = u.shape[:2]
-    if time == 0:
-        return u, state
+    if time == 0:  # no steps of the state: on a rank that has none the gradient still goes back through it
+        return state.unsqueeze(1)[:, :0].to(u.dtype), state
     if mask is None and reset is None and cu_seqlens is None:
         return torch.cat([state.unsqueeze(1), u[:, :-1]], dim=1), u[:, -1]
     steps = torch.arange(time, device=u.device).expand(batch, time)

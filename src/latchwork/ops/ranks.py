@@ -23,10 +23,10 @@ def check_group(group: Any) -> None:
     """Refuse what is no process group that this process is in."""
     if not dist.is_available() or not dist.is_initialized():
         raise ValueError("process_group needs torch.distributed.init_process_group() first")
+    if group is dist.GroupMember.NON_GROUP_MEMBER:  # what new_group() returns where the process is not among its ranks
+        raise ValueError(f"process {dist.get_rank()} is not in the process group")
     if not isinstance(group, dist.ProcessGroup):
         raise TypeError(f"process_group must be a torch.distributed.ProcessGroup, got {type(group).__name__}")
-    if dist.get_rank(group) < 0:
-        raise ValueError(f"process {dist.get_rank()} is not in the process group")
 
 
 def scan_split(

@@ -157,9 +157,10 @@ def _train(run: Run, accelerator: Accelerator, resume: bool, stop: Callable[[], 
             if not asked():
                 yield from measure(metrics)
             since = time.perf_counter()
-        reason = progress.ended(recipe, task) or (
-            "finished" if progress.step >= total and progress.step == progress.validated else "stopped"
-        )
+        reason = progress.ended(recipe, task)
+        if reason in (None, "time"):  # the clock stops nothing where there is nothing left to do
+            all_done = progress.step >= total and progress.step == progress.validated
+            reason = "finished" if all_done else reason or "stopped"
         if reason == "stopped" and progress.step != progress.saved:
             progress.save(run, learner, is_best=False)
         if reason != "stopped":

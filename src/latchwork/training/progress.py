@@ -53,11 +53,11 @@ class Progress:
 
     def ended(self, recipe: Recipe, task: Task) -> str | None:
         """Why there is nothing left to do before the last update, if so."""
-        if self.is_late(recipe) and self.step == self.validated:
-            return "time"
         if task.measure == "accuracy" and self.perfect and recipe.stop_when_perfect:
             return "perfect"
-        return "patience" if recipe.patience is not None and self.since_lowest >= recipe.patience else None
+        if recipe.patience is not None and self.since_lowest >= recipe.patience:
+            return "patience"
+        return "time" if self.is_late(recipe) and self.step == self.validated else None
 
     def restore(self, run: Run, learner: Learner) -> list[str]:
         """Go back to the newest whole checkpoint, if any; returns what is wrong with newer ones."""
@@ -66,6 +66,8 @@ class Progress:
         if found is None:
             if complaints:
                 raise CheckpointError(f"{run.path} has no whole checkpoint to go on from: {'; '.join(complaints)}")
+            if (run.path / "best.json").exists():  # what it has recorded must not be lost
+                raise CheckpointError(f"{run.path} has been trained and its checkpoints are gone")
             if main:
                 run.metrics.write_text("", "utf-8")  # killed before the first checkpoint: it starts again
             return complaints

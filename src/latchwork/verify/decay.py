@@ -38,7 +38,8 @@ def state_decay(model: nn.Module, tokens: Tensor, *, chunk: int = 1024, seed: in
         chunk: steps that are computed together.
         seed: of the directions.
 
-    Yields: a `Decay` for each length, shortest first. Raises: ValueError for tokens of another shape.
+    Yields: a `Decay` for each length, shortest first. Raises: ValueError for tokens of another shape; OverflowError
+    where a gradient grows beyond all floats within a chunk.
     """
     if tokens.ndim != 2 or tokens.shape[1] < 2:
         raise ValueError(f"tokens must be [B, T + 1] with at least one step, got {tuple(tokens.shape)}")
@@ -68,9 +69,15 @@ def _measured(model: nn.Module, tokens: Tensor, chunk: int, seed: int) -> Iterat
             else:  # nothing of the state before is in the state after
                 parts = tuple(torch.zeros_like(leaf) for leaf in before)
             vector = _flat(parts)
-            norm = vector.norm(dim=1, keepdim=True)
-            logs = logs + norm[:, 0].double().log10().cpu()
-            vector = vector / norm.where(norm > 0, torch.ones_like(norm))
+            # in two steps: the squares of small numbers are 0 long before the numbers are
+            for size in (lambda a: a.abs().amax(1, keepdim=True), lambda a: a.norm(dim=1, keepdim=True)):
+                norm = size(vector)
+                logs = logs + norm[:, 0].double().log10().cpu()
+                vector = vector / norm.where(norm > 0, torch.ones_like(norm))
+            if not (logs < torch.inf).all():
+                raise OverflowError(
+                    f"the gradient over {cut} steps is no finite number; try chunks shorter than {chunk}"
+                )
             if cut in lengths:
                 yield Decay(cut, logs)
 

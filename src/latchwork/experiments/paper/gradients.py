@@ -15,7 +15,7 @@ from latchwork.evaluation.trace import trace
 from latchwork.models.architectures import CASCADE
 from latchwork.models.cascade_lm import CascadeLM
 from latchwork.tasks.task import RegularTask
-from latchwork.training.run import Run, write_json
+from latchwork.training.run import Run, RunError, write_json
 from latchwork.verify import Interval, bounds, state_decay, state_gradient
 
 FILE = "gradients.json"
@@ -32,21 +32,33 @@ def runs_of(out: Path) -> dict[str, Run]:
     for model in MODELS:
         folder = out / "main" / TASK / model / "seed-0"
         if (folder / "best.json").exists():
-            run = Run.open(folder)
-            if run.ended and (run.best().path / "model.safetensors").exists():
-                found[model] = run
+            try:
+                run = Run.open(folder)
+                if run.ended and (run.best().path / "model.safetensors").exists():
+                    found[model] = run
+            except RunError:
+                continue  # the tables of the report complain of it
     return found
 
 
 def read_gradients(out: Path) -> dict[str, Any]:
-    """What has been measured, by model; nothing where there is no such file."""
+    """What has been measured, by model; nothing where there is no such file.
+
+    Raises: ValueError where the file is damaged.
+    """
     try:
         content = json.loads((out / FILE).read_text("utf-8"))
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise ValueError(f"{out / FILE} is damaged: {error}") from None
-    return content if isinstance(content, dict) else {}
+        raise ValueError(f"{out / FILE} is damaged: {error}; remove it to measure again") from None
+    if not isinstance(content, dict) or not all(model in MODELS and _has_decay(f) for model, f in content.items()):
+        raise ValueError(f"{out / FILE} is damaged: it holds no gradients of models; remove it to measure again")
+    return content
+
+
+def _has_decay(figures: Any) -> bool:
+    return isinstance(figures, dict) and isinstance(figures.get("decay"), list) and bool(figures["decay"])
 
 
 def measure_gradients(
@@ -55,15 +67,26 @@ def measure_gradients(
     stop: Callable[[], bool] = lambda: False,
     seen: Callable[[str], None] = lambda model: None,
 ) -> None:
-    """Measure what has not been measured at these checkpoints and length yet, and write it down after every model."""
-    found = read_gradients(out)
+    """Measure what has not been measured at these checkpoints and length yet, and write it down after every model.
+
+    `seen` hears which model is measured, and what stood in the way if it cannot be.
+    """
+    try:
+        found = read_gradients(out)
+    except ValueError as error:
+        seen(str(error))
+        return
     for model, run in runs_of(out).items():
         checkpoint = run.best().path.name
         before = found.get(model, {})
         if stop() or (before.get("checkpoint"), before.get("length")) == (checkpoint, length):
             continue
         seen(model)
-        figures = _measured(run, length, stop)
+        try:
+            figures = _measured(run, length, stop)
+        except (ValueError, ArithmeticError, ImportError, OSError) as error:
+            seen(f"{model} cannot be measured: {error}")
+            continue
         if figures is None:
             return
         found[model] = {"checkpoint": checkpoint, "run": run.path.relative_to(out).as_posix(), **figures}

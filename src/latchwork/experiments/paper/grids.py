@@ -152,10 +152,9 @@ def _ablation(table: Table) -> Grid:
 def _cost(table: Table) -> Grid:
     grid = Grid(
         "Cost",
-        "Body: parameters without embedding and head; of a cascade with two layers. The rest are medians over the "
+        "Body: parameters without embedding and head; of the smallest that was run. The rest are medians over the "
         "runs of the table that have ended: updates, tokens read in them, seconds that they took, and tokens a "
-        "second over the long sequences. One thread a run where the table was run on two cores; other runs, and "
-        "sometimes other programs, were at work beside it.",
+        "second over the long sequences. Both depend on the machine, the threads of a run, and what else was at work.",
         ("model", "body", "runs", "updates", "tokens, millions", "seconds", "tokens a second, reading"),
     )
     for model, title in table.columns.items():
@@ -186,9 +185,9 @@ def gradients_grid(found: dict[str, Any]) -> Grid:
     grid = Grid(
         "Gradients of states",
         "On Latching(16), after training: length of v · ∂x_T/∂x_(T-k) for random unit vectors v in the space of all "
-        f"that a model carries from step to step, the median over {ROWS} sequences; 0 where it is below what 64-bit "
-        "floats can hold. Share kept: units whose own gradient after the first token is exactly 1 over all steps, by "
-        "layer.",
+        f"that a model carries from step to step, the median over {ROWS} sequences; 0 where 1,024 steps or fewer bring "
+        "it below what 64-bit floats can hold. Share kept: units whose own gradient after the first token is exactly 1 "
+        "over all steps, by layer.",
         ("model", *(f"k = {length:,}" for length in shown), "share kept"),
     )
     for model, figures in found.items():
@@ -228,7 +227,7 @@ def _links(result: Result) -> tuple[tuple[str, Path], ...]:
 
 INTRODUCTION = (
     "The two tables of the paper MinMax Recurrent Neural Cascades (arXiv 2605.06384), made by one program from runs "
-    "that lie beside this page. A dash is a cell that was not run."
+    "that lie beside this page. A dash is what was not run or not measured."
 )
 
 DIFFERENCES = (
@@ -243,11 +242,11 @@ DIFFERENCES = (
     (
         "InductionHeads",
         "One answer a sequence says nothing of the lengths between, so a copy of the carried state is asked after "
-        "every chunk of 1,024 steps: 1,024 answers of each of 8 sequences.",
+        "every chunk of 1,024 steps: 1,024 answers of every sequence of 2^20 steps.",
     ),
     (
         "Latching",
-        "The summary of the paper names sizes 2n; its figures fit sizes 2^n, n = 2 to 9, which is what is run.",
+        "The summary of the paper names sizes 2n; its figures fit sizes 2^n, n = 2 to 9, of which those here are.",
     ),
     (
         "Baselines",
@@ -266,14 +265,16 @@ DIFFERENCES = (
 def budget_text(budget: BudgetName) -> list[str]:
     """What a budget is, and the commands that make the report."""
     asked = BUDGETS[budget]
+    seeds = ", ".join(f"{count} on {task}" for task, count in asked.ablation_seeds.items())
     shared = {**asked.recipe, "seeds of cascades": asked.seeds, "seeds of baselines": asked.baseline_seeds}
+    shared["seeds of the ablation"] = seeds
     own = "; ".join(
         f"{task}: {', '.join(f'{k} {v}' for k, v in fields.items())}" for task, fields in asked.recipes.items()
     )
     said = ", ".join(f"{name} {value}" for name, value in shared.items())
     return [
         f"Budget {budget}: {said}" + (f"; {own}" if own else "") + ". Minutes are of updates, validations not counted. "
-        "Everything else is as `latchwork train` has it; every run has its `config.json`.",
+        "Cascades drop nothing out. Everything else is as `latchwork train` has it; every run has its `config.json`.",
         "",
         *(f"    latchwork reproduce {table} --budget {budget}" for table in get_args(TableName)),
     ]

@@ -42,7 +42,11 @@ def write(out: Path, budget: BudgetName) -> Written:
     tables: dict[TableName, Table] = {name: read_table(begun(name, out, budget)) for name in get_args(TableName)}
     complaints = [line for table in tables.values() for line in table.complaints]
     grids = [grid for table in tables.values() if table.results for grid in grids_of(table)]
-    gradients = read_gradients(out)
+    gradients = {}
+    try:
+        gradients = read_gradients(out)
+    except ValueError as error:
+        complaints.append(str(error))
     if gradients:
         grids.append(gradients_grid(gradients))
     write_json(out / "tables.json", {"latchwork": latchwork.__version__, **{n: t.to_dict() for n, t in tables.items()}})

@@ -31,7 +31,7 @@ class Result:
     @property
     def measured(self) -> list[Outcome]:
         """Runs that have been carried over long sequences."""
-        return [outcome for outcome in self.ended if outcome.evaluation and "chunks" in outcome.evaluation]
+        return [outcome for outcome in self.ended if _is_measured(outcome)]
 
     @property
     def accuracy(self) -> float | None:
@@ -82,8 +82,11 @@ class Result:
             found.append(f"to {self.length:,} steps")
         if diverged := sum(outcome.end == "diverged" for outcome in self.ended):
             found.append(f"{diverged} diverged")
-        elif self.ended and not self.measured:
-            found.append("not measured")
+        if missing := sum(outcome.end != "diverged" and not _is_measured(outcome) for outcome in self.ended):
+            found.append("not measured" if missing == len(self.ended) else f"{missing} not measured")
+        planned = {planned.run.path: planned.run for planned in self.cell.runs}
+        if others := sum(outcome.run != planned[outcome.run.path] for outcome in self.group.outcomes):
+            found.append(f"{others} with other settings than the budget's")
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -161,11 +164,17 @@ def read_table(plan: Plan) -> Table:
     return Table(plan, results, tuple(complaints))
 
 
+def _is_measured(outcome: Outcome) -> bool:
+    return bool(outcome.evaluation and "chunks" in outcome.evaluation)
+
+
 def main_text(result: Result | None) -> str:
     if result is None:
         return NOTHING
     if result.accuracy is None or result.worst is None:
-        return f"validation {share_percent(result.validation)}" if result.validation is not None else "running"
+        if result.validation is not None:
+            return f"validation {share_percent(result.validation)}"
+        return "diverged" if result.ended else "running"
     return f"{share_percent(result.accuracy)} ({share_percent(result.worst)})"
 
 
