@@ -150,10 +150,11 @@ def _train(run: Run, accelerator: Accelerator, resume: bool, stop: Callable[[], 
                 raise diverged(metrics, loss)
             if progress.step % _RECORD_EVERY == 0 or progress.step == total:
                 metrics.record(progress.step, {"loss": loss, "lr": lr})
-            tokens = accelerator.num_processes * sum(t.numel() for t, _ in batches)
+            now = time.perf_counter()
+            seconds, tokens = _cost(now - since, sum(t.numel() for t, _ in batches), accelerator)
+            progress.seconds += seconds
             progress.tokens += tokens
-            yield Step(progress.step, total, loss, lr, tokens / (time.perf_counter() - clock))
-            progress.seconds = _longest(progress.seconds + time.perf_counter() - since, accelerator)
+            yield Step(progress.step, total, loss, lr, tokens / (now - clock))
             if not asked():
                 yield from measure(metrics)
             since = time.perf_counter()
@@ -225,12 +226,14 @@ def _agreed(accelerator: Accelerator, stop: Callable[[], bool]) -> Callable[[], 
     return lambda: bool(accelerator.reduce(torch.tensor(int(stop()), device=accelerator.device), "sum"))
 
 
-def _longest(seconds: float, accelerator: Accelerator) -> float:
-    """The same number in all processes, so that their time is over at the same step."""
+def _cost(seconds: float, tokens: int, accelerator: Accelerator) -> tuple[float, int]:
+    """Of an update over all processes: the longest time, the same for all so that theirs is over at the same step, and
+    all tokens."""
     if accelerator.num_processes == 1:
-        return seconds
-    every = accelerator.gather(torch.tensor([seconds], dtype=torch.float64, device=accelerator.device))
-    return float(every.max())
+        return seconds, tokens
+    own = torch.tensor([[seconds, tokens]], dtype=torch.float64, device=accelerator.device)
+    every = accelerator.gather(own)
+    return float(every[:, 0].max()), int(every[:, 1].sum())
 
 
 def _diverged(run: Run, step: int, loss: float) -> str:
