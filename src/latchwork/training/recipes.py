@@ -41,6 +41,7 @@ LEARNING_RATES = {
     "xlstm-large": 3e-3,
     "mlstm": 3e-3,
     "slstm": 3e-3,
+    "gru": 3e-3,
 }
 """Of baselines: the best of 3e-4, 1e-3 and 3e-3 on one task, chosen once (docs/decisions/0012-baselines.md)."""
 
