@@ -142,6 +142,7 @@ def wait_for(condition, process):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_a_sweep_that_is_killed_or_interrupted_goes_on_to_the_same_results(study, tmp_path):
     study.write_text(STUDY.replace("[4, 8]", "[4]") + "[evaluate]\nlength = 2048\nsequences = 2\n", "utf-8")

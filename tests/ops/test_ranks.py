@@ -16,7 +16,7 @@ WORKER = Path(__file__).with_name("ranks_worker.py")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="gloo in processes of POSIX")
-@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow), 4])
+@pytest.mark.parametrize("processes", [*(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3)), 4])
 def test_outputs_gradients_and_training_equal_those_of_one_process(processes):
     many = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     result = subprocess.run(

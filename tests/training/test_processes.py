@@ -55,12 +55,9 @@ def test_weights_in_shards_train_as_one_process_and_checkpoints_move_between_num
     launch(f"{options} --steps 20 --parallel shard --out two", tmp_path, processes=2)
     expected = records(tmp_path / "one")
     same(records(tmp_path / "two"), expected)
-    launch(f"{options} --steps 10 --parallel shard --out cut", tmp_path, processes=2)
-    launch("train resume cut --set recipe.steps=15 --threads 1", tmp_path)
-    launch("train resume cut --set recipe.steps=20 --threads 1", tmp_path, processes=2)
-    assert records(tmp_path / "cut")[-1]["step"] == 20
-    losses = [[r["loss"] for r in found if "loss" in r] for found in (records(tmp_path / "cut"), expected)]
-    assert losses[0][-1] == pytest.approx(losses[1][-1], abs=1e-4)
+    for name in ("one", "two"):  # in one process each
+        launch(f"train resume {name} --set recipe.steps=30 --threads 1", tmp_path)
+    same(records(tmp_path / "two"), records(tmp_path / "one"))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
