@@ -9,6 +9,17 @@ import sys
 import torch
 from torch import Tensor
 
+LIBRARIES = {
+    "mamba": "mambapy",
+    "mamba2": "transformers",
+    "xlstm-large": "transformers",
+    "mlstm": "xlstm",
+    "slstm": "xlstm",
+    "xlstm": "xlstm",
+    "transformer": "transformers",
+}
+"""What a baseline needs, by the name of its architecture."""
+
 
 def assert_same(actual: Tensor, expected: Tensor) -> None:
     """Equal NaN masks and equal values elsewhere; the sign of a zero does not matter."""

@@ -6,6 +6,7 @@ import json
 import sys
 
 import pytest
+from helpers import LIBRARIES
 
 from latchwork.cli.main import main
 from latchwork.experiments.sweep import read_sweep
@@ -14,15 +15,6 @@ from latchwork.nn.config import CascadeConfig
 from latchwork.training.run import Run, RunError
 from latchwork.training.settings import SettingsError
 
-LIBRARIES = {
-    "mamba": "mambapy",
-    "mamba2": "transformers",
-    "xlstm-large": "transformers",
-    "mlstm": "xlstm",
-    "slstm": "xlstm",
-    "xlstm": "xlstm",
-    "transformer": "transformers",
-}
 SIZES = {
     "mamba2": "--d-model 8 --n-heads 2 --d-state 4",
     "xlstm-large": "--d-model 64 --hidden 8",

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from helpers import LIBRARIES
 from torch import nn
 
 from latchwork import state as states
@@ -14,15 +15,6 @@ from latchwork.models.baselines import BASELINES, BaselineLM
 from latchwork.models.baselines.mamba import selective_scan
 
 V, CLASSES = 11, 5
-LIBRARIES = {
-    "mamba": "mambapy",
-    "mamba2": "transformers",
-    "xlstm-large": "transformers",
-    "mlstm": "xlstm",
-    "slstm": "xlstm",
-    "xlstm": "xlstm",
-    "transformer": "transformers",
-}
 SMALL = {
     "lstm": {"d_model": 8},
     "gru": {"d_model": 8},
