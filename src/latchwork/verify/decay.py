@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from latchwork.evaluation.measure import device_of
 from latchwork.nn.mode import evaluating
 from latchwork.state import leaves, map_state
+from latchwork.verify.gradient import doubling
 
 
 class Decay(NamedTuple):
@@ -50,7 +51,7 @@ def state_decay(model: nn.Module, tokens: Tensor, *, chunk: int = 1024, seed: in
 
 def _measured(model: nn.Module, tokens: Tensor, chunk: int, seed: int) -> Iterator[Decay]:
     total = tokens.shape[1] - 1
-    lengths = {*(1 << i for i in range(total.bit_length()) if 1 << i <= total), total}
+    lengths = set(doubling(total))
     cuts = sorted({*lengths, *range(chunk, total, chunk)})  # where the way back stops, in steps before the end
     pieces = list(_pieces(tokens, cuts))
     generator, vector = torch.Generator().manual_seed(seed), None

@@ -64,13 +64,17 @@ def state_gradient(
     if tokens.ndim != 2:
         raise ValueError(f"tokens must be [B, T], got {tuple(tokens.shape)}")
     total = tokens.shape[1]
-    wanted = sorted({*(1 << i for i in range(total.bit_length()) if 1 << i <= total), total} - {0})
-    wanted = wanted if lengths is None else list(lengths)
+    wanted = doubling(total) if lengths is None else list(lengths)
     if not wanted or any(b <= a for a, b in zip([0, *wanted], wanted, strict=False)) or wanted[-1] > total:
         raise ValueError(f"lengths must rise from at least 1 to at most T = {total}, got {wanted}")
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
     return _measured(model, tokens, wanted, model.initial_state(len(tokens)) if state is None else state, chunk)
+
+
+def doubling(total: int) -> list[int]:
+    """1, 2, 4 … and `total` at last; nothing of 0."""
+    return sorted({*(1 << i for i in range(total.bit_length())), total} - {0})
 
 
 def _measured(
