@@ -124,6 +124,8 @@ class Budget:
     recipes: dict[str, dict[str, Any]]
     """What is different for a task, by its name."""
     evaluation: Evaluation
+    ablation_evaluation: Evaluation
+    """Of the ablation, which counts successes in validation."""
     gradient_length: int = 1 << 20
     """Steps over which gradients of states are measured."""
     extra: tuple[tuple[str, str], ...] = ()
@@ -152,6 +154,7 @@ BUDGETS: dict[BudgetName, Budget] = {
             "inductionheads": {"batch_size": 64, "validate_every": 100},  # one answer a sequence
         },
         evaluation=Evaluation(),
+        ablation_evaluation=Evaluation(length=1 << 16),
         extra=(("latching-16", "gru"), ("latching-16", "mamba2")),
     ),
     "paper": Budget(
@@ -163,6 +166,7 @@ BUDGETS: dict[BudgetName, Budget] = {
         recipe={"validate_every": None, "patience": 10},
         recipes={},
         evaluation=Evaluation(sequences=1000),
+        ablation_evaluation=Evaluation(),
     ),
 }
 
@@ -247,8 +251,9 @@ def _main(out: Path, budget: BudgetName, tasks: Sequence[str], models: Sequence[
             if not models and model not in asked.models and (row.key, model) not in extra:
                 continue
             own = asked.seeds if model == CASCADE else asked.baseline_seeds
-            folder = out / "main" / row.key / model
-            cells.append(Cell(row.key, model, _runs(folder, asked, row, {"arch": model}, seeds or own)))
+            folder, recipe = out / "main" / row.key / model, _recipe(asked, row)
+            runs = _runs(folder, row, {"arch": model}, recipe, asked.evaluation, seeds or own)
+            cells.append(Cell(row.key, model, runs))
     titles = {key: row.title for key, row in rows.items()}
     return Plan("main", budget, titles, {model: MODELS[model] for model in columns}, tuple(cells))
 
@@ -262,8 +267,9 @@ def _ablation(out: Path, budget: BudgetName, tasks: Sequence[str], models: Seque
     for task in columns.values():
         for name, (_, fields) in rows.items():
             folder = out / "ablation" / name / task.key
+            recipe = _recipe(asked, task) | {"stop_when_perfect": True}  # a success is a success
             count = seeds or asked.ablation_seeds[task.name]
-            cells.append(Cell(name, task.key, _runs(folder, asked, task, fields, count)))
+            cells.append(Cell(name, task.key, _runs(folder, task, fields, recipe, asked.ablation_evaluation, count)))
     titles = {name: f"{shape}, {name}" for name, (shape, _) in rows.items()}
     return Plan("ablation", budget, titles, {key: task.title for key, task in columns.items()}, tuple(cells))
 
@@ -274,7 +280,13 @@ def _chosen(asked: Sequence[str], known: dict[str, Any], usual: Iterable[str], w
     return {name: value for name, value in known.items() if name in (asked or usual)}
 
 
-def _runs(folder: Path, budget: Budget, row: TaskRow, model: dict[str, Any], seeds: int) -> tuple[Planned, ...]:
+def _recipe(budget: Budget, row: TaskRow) -> dict[str, Any]:
+    return budget.recipe | budget.recipes.get(row.name, {})
+
+
+def _runs(
+    folder: Path, row: TaskRow, model: dict[str, Any], recipe: dict[str, Any], evaluation: Evaluation, seeds: int
+) -> tuple[Planned, ...]:
     arch = model.get("arch", CASCADE)
     shared: Settings = {"task": row.settings(), "model": dict(model), "recipe": {"lr": defaults(row.name, arch)[1].lr}}
     if arch == CASCADE:
@@ -282,10 +294,8 @@ def _runs(folder: Path, budget: Budget, row: TaskRow, model: dict[str, Any], see
         if row.variant == "right":
             # a layer of scalar units for every stage, and one more: docs/decisions/0010-sequences.md
             shared["model"] |= {"n_layers": row.size + 1}
-    shared = merged(shared, {"recipe": budget.recipe | budget.recipes.get(row.name, {})})
+    shared = merged(shared, {"recipe": recipe})
     return tuple(
-        Planned(
-            Run.from_settings(folder / f"seed-{seed}", merged(shared, {"recipe": {"seed": seed}})), budget.evaluation
-        )
+        Planned(Run.from_settings(folder / f"seed-{seed}", merged(shared, {"recipe": {"seed": seed}})), evaluation)
         for seed in range(seeds)
     )
