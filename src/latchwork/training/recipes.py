@@ -42,6 +42,10 @@ LEARNING_RATES = {
     "mlstm": 3e-3,
     "slstm": 3e-3,
     "gru": 3e-3,
+    "mamba2": 3e-3,
+    "elman": 1e-3,
+    "xlstm": 3e-3,
+    "transformer": 1e-3,
 }
 """Of baselines: the best of 3e-4, 1e-3 and 3e-3 on one task, chosen once (docs/decisions/0012-baselines.md)."""
 
