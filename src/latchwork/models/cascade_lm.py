@@ -15,6 +15,7 @@ from latchwork.models.sampling import check_sampling, sample
 from latchwork.models.tokens import embed
 from latchwork.nn.cascade import Cascade
 from latchwork.nn.config import CascadeConfig
+from latchwork.nn.mode import evaluating
 from latchwork.state import State
 
 
@@ -114,12 +115,6 @@ class CascadeLM(nn.Module):
         stepped = self._step(tokens, state, dropout=False)
         if stepped is not None:
             return stepped[0][:, -1], stepped[1]
-        training = [module for module in self.modules() if module.training]
-        for module in training:
-            module.training = False
-        try:
+        with evaluating(self):
             y, state = self.cascade(self._embed(tokens), state)
             return self.head(y[:, -1]), state
-        finally:
-            for module in training:
-                module.training = True
