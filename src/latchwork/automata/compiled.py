@@ -20,7 +20,7 @@ from latchwork.automata.stages import StageUnits, new_wires
 from latchwork.automata.structure import Structure
 from latchwork.files import write_bytes
 from latchwork.nn.lattice import LatticeGates
-from latchwork.ops.scan import check_flags
+from latchwork.ops.arguments import check_flags
 
 _FORMAT = "latchwork-cascade-1"
 _BLOCK_ELEMENTS = 1 << 22  # of all wires, or of R, over the steps that are computed together

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from latchwork.nn.config import CascadeConfig
 from latchwork.nn.layer import CascadeLayer, make_norm
+from latchwork.ops.arguments import check_cu_seqlens, check_flags, join_boundaries
 from latchwork.ops.ranks import check_group
-from latchwork.ops.scan import check_cu_seqlens, check_flags, join_boundaries
 from latchwork.state import State
 
 

@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
-from latchwork.ops.scan import check_flags, minmax_matrix_scan
+from latchwork.ops.arguments import check_flags
+from latchwork.ops.scan import minmax_matrix_scan
 
 _SPREAD_ELEMENTS = 1 << 22  # of R over time at once: 16 MiB in float32
 _LARGE = 32  # degree above which the loop of the specification is faster than composing steps
