@@ -1,4 +1,4 @@
-"""The loop, its data, checkpoints and resuming."""
+"""The loop, its data and resuming."""
 
 from __future__ import annotations
 
@@ -6,50 +6,21 @@ import dataclasses
 import itertools
 import json
 import math
-import shutil
 
 import pytest
 import torch
-from filelock import FileLock
+from small_runs import losses, make_run, weights
 from torch.nn import functional as F
 
 from latchwork import CascadeConfig, CascadeLM
 from latchwork.evaluation.measure import Score
 from latchwork.tasks import IGNORE, get
 from latchwork.training import checkpoint
-from latchwork.training.checkpoint import CheckpointError
 from latchwork.training.data import updates
 from latchwork.training.learner import Learner, cross_entropy
 from latchwork.training.loop import End, Resumed, Step, TrainingDivergedError, Validation, make_accelerator, train
 from latchwork.training.recipe import Recipe
-from latchwork.training.run import Run, RunError
-
-TINY = CascadeConfig(d_model=8, n_layers=2, n_units=4, dropout=0.2)
-
-
-def make_run(path, task=None, **recipe) -> Run:
-    options = {"train_sequences": 24, "validation_sequences": 4, "batch_size": 8, "validate_every": 3, **recipe}
-    run = Run(path, task or get("inductionheads", size=4), TINY, Recipe(**options))
-    run.create()
-    return run
-
-
-def losses(events) -> list[float]:
-    return [event.loss for event in events if isinstance(event, Step)]
-
-
-def weights(run: Run) -> dict[str, torch.Tensor]:
-    model = run.build()
-    found, _, _ = checkpoint.newest(run.checkpoints)
-    found.load_weights(model)
-    return dict(model.named_parameters())
-
-
-@pytest.fixture
-def text(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_bytes(bytes(i * i % 251 for i in range(4000)))
-    return get("text", data=path, window=32)
+from latchwork.training.run import Run
 
 
 @pytest.mark.parametrize("name", ["inductionheads", "text"])
@@ -107,45 +78,6 @@ def test_resuming_gives_the_losses_and_weights_of_an_uninterrupted_run(tmp_path,
     assert [r["step"] for r in cut.records() if "validation" in r] == [3, 6, 9, 12]
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(tmp_path):
-    run = make_run(tmp_path / "run", steps=9)
-    expected = losses(train(run))
-    damages = {
-        "cut short": lambda p: (p / "model.safetensors").write_bytes((p / "model.safetensors").read_bytes()[:100]),
-        "missing": lambda p: (p / "training.safetensors").unlink(),
-        "not JSON": lambda p: (p / "state.json").write_text("{", "utf-8"),
-    }
-    for name, damage in damages.items():
-        copy = tmp_path / name
-        shutil.copytree(run.path, copy)
-        newest = copy / "checkpoints" / "step-00000009"
-        damage(newest)
-        with pytest.raises(CheckpointError, match="step-00000009"):
-            checkpoint.Checkpoint(newest).check()
-        rest = list(train(Run.open(copy), resume=True))
-        assert rest[0].step == 6
-        assert "step-00000009" in rest[0].complaints[0]
-        assert losses(rest) == expected[6:]
-
-
-def test_a_checkpoint_that_was_being_written_does_not_count(tmp_path, monkeypatch):
-    run = make_run(tmp_path / "run", steps=3)
-    list(train(run))
-    real = checkpoint.os.replace
-
-    def die(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(checkpoint.os, "replace", die)
-    model = run.build()
-    with pytest.raises(KeyboardInterrupt):
-        checkpoint.save(run.checkpoints, 6, model, {}, {})
-    monkeypatch.setattr(checkpoint.os, "replace", real)
-    found, _, complaints = checkpoint.newest(run.checkpoints)
-    assert found.step == 3
-    assert not complaints
-
-
 def test_a_loss_that_is_not_finite_ends_training(tmp_path):
     run = make_run(tmp_path / "run", steps=50, lr=1e30)
     with pytest.raises(TrainingDivergedError, match=r"the loss became (nan|inf) at step \d+"):
@@ -190,52 +122,6 @@ def test_training_stops_when_every_answer_is_right_or_patience_is_out(tmp_path, 
     assert list(train(Run.open(run.path), resume=True))[-1] == End(9, "patience")
 
 
-def test_checkpoints_hold_no_pickle_and_tied_weights_stay_tied(tmp_path, text):
-    run = make_run(tmp_path / "run", task=text, steps=3)
-    list(train(run))
-    assert {p.suffix for p in run.path.rglob("*") if p.is_file()} <= {".safetensors", ".json", ".jsonl", ".lock"}
-    model, _ = run.trained()
-    assert model.head.weight is model.embedding.weight
-    assert not model.training
-
-
-def test_folders_that_are_not_runs_are_named(tmp_path):
-    with pytest.raises(RunError, match=r"has no config\.json"):
-        Run.open(tmp_path)
-    run = make_run(tmp_path / "run")
-    with pytest.raises(RunError, match="holds a run already: resume it"):
-        run.create()
-    with pytest.raises(RunError, match=r"no trained model yet"):
-        run.trained()
-    config = json.loads((run.path / "config.json").read_text())
-    for content, message in (
-        ("{", "config.json is damaged"),
-        (json.dumps({**config, "format": 99}), "format 99"),
-        (json.dumps({k: v for k, v in config.items() if k != "model"}), "damaged: KeyError: 'model'"),
-        (json.dumps({**config, "recipe": {"speed": 1}}), "config.json, recipe: there is no speed"),
-        (json.dumps({**config, "recipe": []}), "config.json is damaged"),
-        (json.dumps({**config, "task": {"name": "latching", "size": "4"}}), "task: size must be an integer, got '4'"),
-        (json.dumps({**config, "task": {"name": "latching", "size": -1}}), "task: size must be at least 2"),
-        (json.dumps({**config, "task": {"name": "latching", "sise": 4}}), "task: task latching has no option sise"),
-        (json.dumps({**config, "task": {"name": "text"}}), "task: task text needs data"),
-        (json.dumps({**config, "recipe": {"lr": "x"}}), "recipe: lr must be a number, got 'x'"),
-        (json.dumps({**config, "recipe": {"lr": -1}}), "recipe: lr must be a positive number, got -1"),
-        (json.dumps({**config, "recipe": {"steps": 1.5}}), r"recipe: steps must be an integer or None, got 1\.5"),
-        (json.dumps({**config, "model": {"dropout": None}}), "model: dropout must be a number, got None"),
-        (json.dumps({**config, "model": {"output_gate": 1}}), "model: output_gate must be True or False, got 1"),
-        (json.dumps({**config, "model": {"conv": "x"}}), "model: conv must be one of basic, gated, got 'x'"),
-    ):
-        (run.path / "config.json").write_text(content)
-        with pytest.raises(RunError, match=message):
-            Run.open(run.path)
-
-
-def test_the_configuration_survives_a_round_trip(tmp_path, text):
-    for i, task in enumerate((text, get("latching", size=8))):
-        run = make_run(tmp_path / f"run{i}", task=task, steps=5, clip=0.5)
-        assert Run.open(run.path) == run
-
-
 def test_loss_counts_scored_steps_only():
     logits = torch.randn(3, 5, 4, requires_grad=True)
     targets = torch.randint(0, 4, (3, 5))
@@ -245,53 +131,6 @@ def test_loss_counts_scored_steps_only():
     nothing = cross_entropy(logits, torch.full((3, 5), IGNORE))
     assert nothing.item() == 0
     assert torch.autograd.grad(nothing, logits)[0].abs().max() == 0
-
-
-def test_a_run_without_a_whole_checkpoint_is_not_started_over(tmp_path):
-    run = make_run(tmp_path / "run", steps=6)
-    list(train(run))
-    before = run.metrics.read_text()
-    for path in run.checkpoints.glob("*/model.safetensors"):
-        path.write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"no whole checkpoint to go on from: .*step-00000006.*step-00000003"):
-        list(train(Run.open(run.path), resume=True))
-    assert run.metrics.read_text() == before
-
-
-def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path):
-    run = make_run(tmp_path / "run", steps=4)
-    run.metrics.write_text(json.dumps({"step": 1, "loss": 9.0}) + "\n")
-    events = list(train(Run.open(run.path), resume=True))
-    assert events[0] == Resumed(0, [])
-    assert [r["step"] for r in run.records() if "loss" in r] == [4]
-
-
-def test_damaged_lines_of_the_metrics_are_left_out_and_the_rest_is_kept(tmp_path):
-    run = make_run(tmp_path / "run", steps=6)
-    list(train(run))
-    good = list(run.records())
-    lines = run.metrics.read_text().splitlines()
-    run.metrics.write_text("\n".join(["garbage", "5", "{}", '{"step": 1, "validation": 5}', *lines, '{"step":']))
-    assert list(run.records()) == good
-    list(train(Run.open(run.path), resume=True))
-    assert list(run.records()) == good
-
-
-def test_leftovers_of_another_run_are_not_taken_over(tmp_path):
-    run = make_run(tmp_path / "run", steps=3)
-    list(train(run))
-    (run.path / "config.json").unlink()
-    with pytest.raises(RunError, match="parts of a run without config"):
-        run.create()
-
-
-def test_a_damaged_best_json_is_named(tmp_path):
-    run = make_run(tmp_path / "run", steps=3)
-    list(train(run))
-    for content in (b"\xff", b'{"checkpoint": 5}', b'{"checkpoint": "../x"}', b"[]"):
-        (run.path / "best.json").write_bytes(content)
-        with pytest.raises(RunError, match=r"best\.json is damaged"):
-            run.trained()
 
 
 def test_a_long_plan_costs_nothing_before_it_begins():
@@ -410,61 +249,6 @@ def test_a_run_may_go_on_when_every_answer_is_right(tmp_path, monkeypatch):
     assert list(train(make_run(tmp_path / "b", steps=9, stop_when_perfect=False)))[-1] == End(9, "finished")
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"optimizer": "adamw"}, "optimizer of a run that has begun cannot be changed"),
-        ({"ema": 0.9}, "ema of a run"),
-        ({"precision": "bfloat16"}, "precision of a run"),
-        ({"seed": 1}, "seed of a run"),
-        ({"stop_when_perfect": 0}, "stop_when_perfect must be True or False, got 0"),
-        ({"lr": "1.e-3"}, "lr must be a number"),
-        ({"stepz": 3}, "there is no stepz"),
-    ],
-)
-def test_what_a_run_remembers_depends_on_cannot_be_changed(tmp_path, change, message):
-    run = make_run(tmp_path / "run", steps=3)
-    with pytest.raises(ValueError, match=message):
-        run.changed(change)
-
-
-def test_a_changed_recipe_is_written_only_when_it_is_taken_up(tmp_path):
-    run = make_run(tmp_path / "run", steps=3)
-    list(train(run))
-    changed = run.changed({"steps": 5, "lr": 0.5})
-    assert Run.open(run.path) == run
-    with FileLock(run.path / "run.lock"), pytest.raises(RunError, match="another process"):
-        list(train(changed, resume=True))
-    assert Run.open(run.path) == run
-    assert list(train(changed, resume=True))[-1] == End(5, "finished")
-    assert Run.open(run.path) == changed
-
-
-def test_a_best_checkpoint_that_was_not_named_yet_is_named_when_the_run_goes_on(tmp_path, monkeypatch):
-    whole = make_run(tmp_path / "whole", steps=9)
-    list(train(whole))
-    run = make_run(tmp_path / "run", steps=9)
-
-    def die(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Run, "set_best", die)
-        with pytest.raises(KeyboardInterrupt):
-            list(train(run))
-    assert not (run.path / "best.json").exists()
-    list(train(Run.open(run.path), resume=True))
-    assert run.best().path.name == whole.best().path.name
-    run.best().check()
-
-
-def test_a_trained_run_is_not_started_over(tmp_path):
-    run = make_run(tmp_path / "run", steps=3)
-    list(train(run))
-    with pytest.raises(RunError, match="has been trained already; resume it"):
-        list(train(run))
-
-
 def test_a_run_that_diverged_says_so(tmp_path):
     run = make_run(tmp_path / "run", steps=50, lr=1e30)
     with pytest.raises(TrainingDivergedError):
@@ -501,19 +285,6 @@ def test_what_ends_with_the_last_update_or_an_answer_was_not_stopped_by_the_cloc
     assert list(train(make_run(tmp_path / "last", steps=1, minutes=1e-9)))[-1] == End(1, "finished")
     monkeypatch.setattr(loop, "validate", lambda *args: Score(4, scored=2, correct=2, nats=0.1))
     assert list(train(make_run(tmp_path / "perfect", steps=9, minutes=1e-9)))[-1] == End(1, "perfect")
-
-
-@pytest.mark.parametrize("damage", [False, True])
-def test_a_trained_run_without_its_checkpoints_is_not_trained_anew(tmp_path, damage):
-    run = make_run(tmp_path / "run", steps=3)
-    list(train(run))
-    shutil.rmtree(run.checkpoints)
-    if damage:
-        run.metrics.write_bytes(run.metrics.read_bytes()[:-5])
-    before = run.metrics.read_bytes()
-    with pytest.raises(CheckpointError, match="has been trained and its checkpoints are gone"):
-        list(train(Run.open(run.path), resume=True))
-    assert run.metrics.read_bytes() == before
 
 
 def test_time_for_updates_ends_a_run_with_a_validation_over_all_resumptions(tmp_path):
