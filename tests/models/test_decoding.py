@@ -1,34 +1,24 @@
-"""One token at a time: the kernel and the modules say the same, and the kernel steps aside where it should."""
+"""One token at a time: the kernel and the modules say the same."""
 
 from __future__ import annotations
 
 import copy
-import gc
-import io
 import itertools
 import os
-import re
-import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from helpers import assert_close
-from torch import nn
-from torch.nn.utils import parametrize
+from small_models import V, assert_same_outcome, assert_same_step, build, by_modules, draw
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.flop_counter import FlopCounterMode
 
 import latchwork.state
-from latchwork import CascadeConfig, CascadeLM
 from latchwork.models import decoding
-from latchwork.nn.layer import CascadeLayer
-from latchwork.nn.units import Units
 from latchwork.ops import cpu_step, team
 from latchwork.state import LayerState
 
-SIZES = {"d_model": 18, "n_layers": 2, "n_units": 11}
-V = 13
 CHOICES = [
     {},
     {"conv": "gated"},
@@ -50,47 +40,10 @@ CHOICES = [
 ]
 
 
-def build(n_outputs=None, **choices):
-    """A model in evaluation mode whose parameters are all away from 0 and 1."""
-    model = CascadeLM(CascadeConfig(**{**SIZES, **choices}), V, n_outputs).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return model
-
-
-def draw(steps=1):
-    return torch.randint(V, (1, steps))
-
-
-def by_modules(model, tokens, state=None):
-    """What the modules say."""
-    y, state = model.cascade(model._embed(tokens), state)
-    return model.head(y), state
-
-
-@pytest.fixture
-def kernel(monkeypatch):
-    """Counts the calls of the kernel."""
-    calls = []
-    run = cpu_step.Program.run
-    monkeypatch.setattr(cpu_step.Program, "run", lambda self, table: calls.append(1) or run(self, table))
-    return calls
-
-
 @pytest.fixture(autouse=True)
 def _no_gradients():
     with torch.no_grad():
         yield
-
-
-def assert_same_step(actual, expected):
-    (logits, state), (wanted, wanted_state) = actual, expected
-    assert_close(logits, wanted)
-    for layer, other in zip(state, wanted_state, strict=True):
-        assert type(layer) is type(other)
-        assert_close(layer.conv, other.conv)
-        assert_close(layer.unit, other.unit)
 
 
 @pytest.mark.parametrize("choices", CHOICES, ids=str)
@@ -175,118 +128,6 @@ def test_nan_and_infinities_go_where_they_go_in_the_modules():
             assert_close(a.nan_to_num(), b.nan_to_num())
 
 
-def _scale(model):
-    for parameter in model.parameters():
-        parameter.mul_(1.5)
-
-
-def _load(model):
-    model.load_state_dict({name: a + 0.1 for name, a in model.state_dict().items()})
-
-
-def _replace(model):
-    model.cascade.layers[1].unit.set.weight = nn.Parameter(torch.randn(11, 18))
-
-
-def _data(model):
-    model.cascade.layers[0].ffn.inner.bias.data = torch.randn(24)
-
-
-def _swapped(model):
-    unit = model.cascade.layers[0].unit
-    unit.reset, unit.set = unit.set, unit.reset
-
-
-def _exchanged_names(model):
-    norm = model.cascade.layers[0].ffn_norm
-    weight, bias = norm.weight, norm.bias
-    norm.weight, norm.bias = bias, weight
-
-
-def _reordered(model):
-    """As removing a parametrization does it."""
-    norm = model.cascade.layers[0].ffn_norm
-    weight = norm.weight
-    del norm.weight
-    norm.weight = weight
-    weight.add_(0.5)
-
-
-def _activation(model):
-    model.cascade.layers[1].ffn.activation = torch.tanh
-
-
-def _own_activation(model):
-    model.cascade.layers[1].ffn.activation = lambda x: x * 0.5
-
-
-def _epsilon(model):
-    model.cascade.norm.eps = 1.0
-
-
-def _fewer_layers(model):
-    del model.cascade.layers[1]
-
-
-def _another_bias(model):
-    model.head.bias = nn.Parameter(torch.randn(V))
-
-
-def _vocabulary(model):
-    model.embedding.weight = nn.Parameter(torch.randn(V + 3, 18))
-
-
-def _wide(model):
-    model.double().float()
-    _scale(model)
-
-
-def _negative_view(model):
-    model.cascade.layers[0].unit.set.weight = nn.Parameter(torch._neg_view(torch.randn(11, 18)))
-
-
-CHANGES = [
-    _negative_view,
-    *(_scale, _load, _replace, _data, _swapped, _exchanged_names, _reordered, _activation, _own_activation, _epsilon),
-    *(_fewer_layers, _another_bias, _vocabulary, _wide),
-]
-
-
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_a_changed_model_is_seen_at_the_next_token(change):
-    model, tokens = build(), draw(2)
-    before, _ = model(tokens[:, :1])
-    change(model)
-    actual, expected = model(tokens[:, :1]), by_modules(model, tokens[:, :1])
-    assert not torch.equal(actual[0], before)
-    assert_same_step(actual, expected)
-    assert_same_step(model(tokens[:, 1:], actual[1]), by_modules(model, tokens[:, 1:], expected[1]))
-
-
-@pytest.mark.parametrize("kind", [nn.Linear, Units, CascadeLayer])
-def test_code_that_was_replaced_is_used(kernel, monkeypatch, kind):
-    """As profilers, quantisers and accelerators do it."""
-    model, token, called = build(), draw(), []
-    original = kind.forward
-    monkeypatch.setattr(kind, "forward", lambda self, *inputs: called.append(1) or original(self, *inputs))
-    model(token)
-    assert called
-    assert not kernel
-
-
-def test_which_of_the_learned_starts_and_gates_there_are_is_seen():
-    model, token = build(conv="gated", learned_x0=True), draw()
-    for layer in model.cascade.layers:
-        layer.conv.first = None
-    assert_same_step(model(token), by_modules(model, token))
-    for layer in model.cascade.layers:
-        layer.conv.first, layer.conv.gate = layer.conv.gate, None
-    with pytest.raises(RuntimeError, match="must match the size"):
-        by_modules(model, token)
-    with pytest.raises(RuntimeError, match="must match the size"):
-        model(token)
-
-
 @pytest.mark.parametrize("norm", ["layernorm", "rmsnorm"])
 @pytest.mark.parametrize("value", [0.1, 3.3, 100.0])
 def test_inputs_that_hardly_differ_are_normalised_no_worse_than_by_the_modules(norm, value):
@@ -305,132 +146,6 @@ def test_states_that_are_negative_views_are_read_as_their_values():
     model, token = build(), draw()
     state = tuple(LayerState(*(torch._neg_view(a) for a in layer)) for layer in model(token)[1])
     assert_same_step(model(token, state), by_modules(model, token, state))
-
-
-def test_a_weight_seen_through_other_strides_is_another_weight():
-    """The same memory, at the same address."""
-    model, token = build(n_units=18), draw()
-    model(token)
-    weight = model.cascade.layers[1].unit.out.weight
-    weight.data = weight.data.t()
-    assert_same_step(model(token), by_modules(model, token))
-
-
-def test_weights_swapped_for_one_call_count_for_that_call():
-    model, token = build(tie_embeddings=False), draw()
-    before = model(token)[0]
-    weights = {name: a * 2 for name, a in model.state_dict().items()}
-    logits, _ = torch.func.functional_call(model, weights, (token,))
-    assert_close(logits, torch.func.functional_call(model, weights, (token.expand(2, 1),))[0][:1])
-    assert torch.equal(model(token)[0], before)
-
-
-def test_hooks_on_parts_fire_and_hooks_on_the_model_cost_nothing(kernel):
-    model, token, seen = build(), draw(), []
-    model.register_forward_hook(lambda *_: seen.append("model"))
-    model(token)
-    assert (len(kernel), seen) == (1, ["model"])
-    unit = model.cascade.layers[1].unit
-    registrations = [
-        unit.gate.register_forward_hook(lambda *_: seen.append("part")),
-        unit.out.register_forward_pre_hook(lambda *_: seen.append("before")),
-    ]
-    model(token)
-    assert seen == ["model", "part", "before", "model"]
-    for registration in registrations:
-        registration.remove()
-    with nn.modules.module.register_module_forward_hook(lambda *_: seen.append("all")):
-        model(token)
-    assert seen.count("all") > 10
-    assert len(kernel) == 1
-    model(token)
-    assert len(kernel) == 2
-
-
-class _Loud(nn.Linear):
-    def forward(self, x):
-        return super().forward(x) * 3
-
-
-class _Double(nn.Module):
-    def forward(self, x):
-        return x * 2
-
-
-class _Subclass(CascadeLM):
-    def _embed(self, tokens):
-        return super()._embed(tokens) * 2
-
-
-def _subclassed_part(model):
-    model.cascade.layers[0].unit.reset = _Loud(18, 11)
-
-
-def _another_function(model):
-    part = model.cascade.layers[0].unit.reset
-    part.forward = lambda x: nn.Linear.forward(part, x) * 3
-
-
-def _parametrized(model):
-    parametrize.register_parametrization(model.cascade.layers[0].unit.reset, "weight", _Double())
-
-
-def _without_norm(model):
-    model.cascade.layers[0].unit_norm = nn.Dropout(0.0)
-
-
-def _no_gate(model):
-    model.cascade.layers[0].unit.gate = None
-
-
-def _own_parent(model):
-    model.cascade.layers[0].ffn.parent = model.cascade.layers[0]
-
-
-def _narrower(model):
-    model.cascade.layers[0].unit.gate = nn.Linear(18, 1)
-
-
-def _sparse(model):
-    model.cascade.layers[0].unit.reset.weight = nn.Parameter(torch.eye(11, 18).to_sparse())
-
-
-@pytest.mark.parametrize(
-    "change",
-    [_subclassed_part, _another_function, _parametrized, _without_norm, _no_gate, _own_parent, _narrower, _sparse],
-    ids=lambda change: change.__name__,
-)
-def test_models_of_other_parts_are_left_to_their_parts(kernel, change):
-    model, token = build(), draw()
-    model(token)
-    change(model)
-    for _ in range(2):
-        assert_same_step(model(token), by_modules(model, token))
-    assert len(kernel) == 1
-
-
-def test_a_subclass_is_left_to_itself(kernel):
-    model, token = _Subclass(CascadeConfig(**SIZES), V).eval(), draw()
-    assert_same_step(model(token), by_modules(model, token))
-    assert not kernel
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_dtypes_are_left_to_the_modules(kernel, dtype):
-    model, token = build().to(dtype), draw()
-    assert_same_outcome(lambda: model(token), lambda: by_modules(model, token))
-    assert not kernel
-
-
-def assert_same_outcome(actual, expected):
-    """The same step, or the same refusal."""
-    try:
-        wanted = expected()
-    except TypeError as error:
-        with pytest.raises(TypeError, match=re.escape(str(error))):
-            actual()
-    else:
-        assert_same_step(actual(), wanted)
 
 
 def test_the_default_dtype_does_not_matter(kernel):
@@ -577,26 +292,3 @@ def test_workers_forked_after_the_kernel_ran(threads, monkeypatch):
     loader = DataLoader(steps, num_workers=2, batch_size=None, multiprocessing_context="fork", timeout=60)
     for logits in loader:
         assert torch.equal(logits, expected)
-
-
-def test_copies_and_saved_models_are_as_before():
-    model, token = build(), draw()
-    expected = model(token)[0]
-    twin = copy.deepcopy(model)
-    assert torch.equal(twin(token)[0], expected)
-    _scale(twin)
-    assert torch.equal(model(token)[0], expected)
-    file = io.BytesIO()
-    torch.save(model, file)
-    file.seek(0)
-    assert torch.equal(torch.load(file, weights_only=False)(token)[0], expected)
-
-
-def test_a_model_that_nobody_holds_is_gone():
-    model = build()
-    model(draw())
-    gone = weakref.ref(model)
-    assert model in decoding._plans
-    del model
-    gc.collect()
-    assert gone() is None
