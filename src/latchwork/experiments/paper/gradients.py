@@ -15,10 +15,11 @@ from latchwork.evaluation.trace import trace
 from latchwork.models.architectures import CASCADE
 from latchwork.models.cascade_lm import CascadeLM
 from latchwork.tasks.task import RegularTask
-from latchwork.training.run import Run, RunError, write_json
+from latchwork.training.run import Run, write_json
 from latchwork.verify import Interval, bounds, state_decay, state_gradient
 
 FILE = "gradients.json"
+"""Of a run."""
 TASK = "latching-16"
 MODELS = (CASCADE, "lstm", "gru", "mamba2")
 """Whose gradients are set side by side, trained on TASK."""
@@ -26,35 +27,26 @@ ROWS, SEED = 4, 2
 _CHUNK = 1024
 
 
-def runs_of(out: Path) -> dict[str, Run]:
-    """The first runs of the models on the task that are trained and have their weights still."""
-    found = {}
-    for model in MODELS:
-        folder = out / "main" / TASK / model / "seed-0"
-        if (folder / "best.json").exists():
-            try:
-                run = Run.open(folder)
-                if run.ended and (run.best().path / "model.safetensors").exists():
-                    found[model] = run
-            except RunError:
-                continue  # the tables of the report complain of it
-    return found
+def _folders(out: Path) -> dict[str, Path]:
+    """The first runs of the models on the task, where they have been begun."""
+    folders = {model: out / "main" / TASK / model / "seed-0" for model in MODELS}
+    return {model: folder for model, folder in folders.items() if folder.exists()}
 
 
-def read_gradients(out: Path) -> dict[str, Any]:
-    """What has been measured, by model; nothing where there is no such file.
-
-    Raises: ValueError where the file is damaged.
-    """
-    try:
-        content = json.loads((out / FILE).read_text("utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise ValueError(f"{out / FILE} is damaged: {error}; remove it to measure again") from None
-    if not isinstance(content, dict) or not all(model in MODELS and _has_decay(f) for model, f in content.items()):
-        raise ValueError(f"{out / FILE} is damaged: it holds no gradients of models; remove it to measure again")
-    return content
+def read_gradients(out: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """What has been measured, by model, and what stands in the way of reading more, by model."""
+    found, complaints = {}, {}
+    for model, folder in _folders(out).items():
+        try:
+            content = json.loads((folder / FILE).read_text("utf-8"))
+            if not _has_decay(content):
+                raise ValueError("it holds no gradients")
+            found[model] = content
+        except FileNotFoundError:
+            continue
+        except ValueError as error:
+            complaints[model] = f"{folder / FILE} is damaged: {error}; remove it to measure again"
+    return found, complaints
 
 
 def _has_decay(figures: Any) -> bool:
@@ -67,30 +59,35 @@ def measure_gradients(
     stop: Callable[[], bool] = lambda: False,
     seen: Callable[[str], None] = lambda model: None,
 ) -> None:
-    """Measure what has not been measured at these checkpoints and length yet, and write it down after every model.
+    """Measure what has not been measured at these checkpoints and length yet, and write it into the runs' folders.
 
-    `seen` hears which model is measured, and what stood in the way if it cannot be.
+    Runs that are not trained, or have no weights any more, are passed over. `seen` hears which model is measured, and
+    what stood in the way if it cannot be.
     """
-    try:
-        found = read_gradients(out)
-    except ValueError as error:
-        seen(str(error))
-        return
-    for model, run in runs_of(out).items():
-        checkpoint = run.best().path.name
-        before = found.get(model, {})
-        if stop() or (before.get("checkpoint"), before.get("length")) == (checkpoint, length):
+    before, complaints = read_gradients(out)
+    for complaint in complaints.values():
+        seen(complaint)
+    for model, folder in _folders(out).items():
+        if stop():
+            return
+        if model in complaints:
             continue
-        seen(model)
         try:
+            run = Run.open(folder)
+            if not run.ended or not (folder / "best.json").exists():
+                continue
+            checkpoint, known = run.best().path, before.get(model, {})
+            if (known.get("checkpoint"), known.get("length")) == (checkpoint.name, length):
+                continue
+            if not (checkpoint / "model.safetensors").exists():
+                continue
+            seen(model)
             figures = _measured(run, length, stop)
         except (ValueError, ArithmeticError, ImportError, OSError) as error:
             seen(f"{model} cannot be measured: {error}")
             continue
-        if figures is None:
-            return
-        found[model] = {"checkpoint": checkpoint, "run": run.path.relative_to(out).as_posix(), **figures}
-        write_json(out / FILE, found)
+        if figures is not None:
+            write_json(folder / FILE, {"checkpoint": checkpoint.name, **figures})
 
 
 def _measured(run: Run, length: int, stop: Callable[[], bool]) -> dict[str, Any] | None:

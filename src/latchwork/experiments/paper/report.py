@@ -40,13 +40,9 @@ def write(out: Path, budget: BudgetName) -> Written:
     Without matplotlib there is no report.html, and a complaint says so.
     """
     tables: dict[TableName, Table] = {name: read_table(begun(name, out, budget)) for name in get_args(TableName)}
-    complaints = [line for table in tables.values() for line in table.complaints]
+    gradients, unread = read_gradients(out)
+    complaints = [*(line for table in tables.values() for line in table.complaints), *unread.values()]
     grids = [grid for table in tables.values() if table.results for grid in grids_of(table)]
-    gradients = {}
-    try:
-        gradients = read_gradients(out)
-    except ValueError as error:
-        complaints.append(str(error))
     if gradients:
         grids.append(gradients_grid(gradients))
     write_json(out / "tables.json", {"latchwork": latchwork.__version__, **{n: t.to_dict() for n, t in tables.items()}})
