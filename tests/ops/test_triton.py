@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -13,13 +14,14 @@ from test_equality import TOLERANCE, inputs_of, outcome
 from test_scan import DTYPES
 
 from latchwork import minmax_matrix_scan, minmax_scan
-from latchwork.ops.scan import has_triton
+from latchwork.ops.scan import TRITON_NEEDED, has_triton
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+LONG = partial(pytest.param, marks=() if DEVICE == "cuda" else pytest.mark.slow)  # in the interpreter
 RUNS = has_triton() and (DEVICE == "cuda" or INTERPRETED)
 
-needs_triton = pytest.mark.skipif(not has_triton(), reason="needs Triton: pip install 'latchwork[gpu]'")
+needs_triton = pytest.mark.skipif(not has_triton(), reason=f"needs {TRITON_NEEDED}")
 
 
 def on_kernels(test):
@@ -30,8 +32,9 @@ def on_kernels(test):
 
 @needs_triton
 @pytest.mark.skipif(DEVICE == "cuda" or INTERPRETED, reason="the other tests here run already")
-def test_everything_here_holds_in_the_interpreter():
-    code = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+@pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_everything_here_holds_in_the_interpreter(which):
+    code = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", which, __file__]
     result = subprocess.run(code, capture_output=True, text=True, env={**os.environ, "TRITON_INTERPRET": "1"})
     assert result.returncode == 0, result.stdout + result.stderr
 
@@ -66,7 +69,9 @@ def check(degree: int, time: int, units: int, dtype: torch.dtype, special: float
 
 @on_kernels
 @pytest.mark.parametrize(("special", "flagged"), [(0.0, False), (0.1, True)])
-@pytest.mark.parametrize(("time", "units"), [(1, 1), (2, 3), (3, 33), (31, 16), (33, 7), (63, 3), (65, 40), (98, 3)])
+@pytest.mark.parametrize(
+    ("time", "units"), [(1, 1), (2, 3), (3, 33), (31, 16), (33, 7), (63, 3), LONG(65, 40), LONG(98, 3)]
+)
 def test_scalar_units_have_the_values_and_gradients_of_the_loop(time, units, special, flagged):
     check(0, time, units, torch.float32, special, flagged)
 
@@ -74,7 +79,7 @@ def test_scalar_units_have_the_values_and_gradients_of_the_loop(time, units, spe
 @on_kernels
 @pytest.mark.parametrize(("special", "flagged"), [(0.0, False), (0.1, True)])
 @pytest.mark.parametrize(("time", "units"), [(1, 1), (9, 5)])
-@pytest.mark.parametrize("degree", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("degree", [1, 2, 3, 4, LONG(8)])
 def test_vector_units_have_the_values_and_gradients_of_the_loop(degree, time, units, special, flagged):
     check(degree, time, units, torch.float32, special, flagged)
 
@@ -89,7 +94,7 @@ def test_every_dtype_has_the_values_and_gradients_of_the_loop(degree, dtype):
 
 @on_kernels
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("degree", [0, 2])
+@pytest.mark.parametrize("degree", [0, LONG(2)])
 def test_the_winner_against_a_state_that_half_inputs_cannot_hold_is_the_real_one(degree, dtype):
     """x holds the state rounded to 1, where it would tie with r."""
     shape = (1, 70, 4) if degree == 0 else (1, 70, 2, degree)
@@ -108,7 +113,7 @@ def test_the_winner_against_a_state_that_half_inputs_cannot_hold_is_the_real_one
 
 
 @on_kernels
-@pytest.mark.parametrize("degree", [0, 2])
+@pytest.mark.parametrize("degree", [LONG(0), 2])
 def test_any_strides_give_the_values_of_contiguous_inputs(degree):
     scan, (r, s, state, x0) = inputs_of(degree, 2, 35 if degree == 0 else 11, 3, torch.float32, 0.0)
 

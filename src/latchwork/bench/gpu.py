@@ -14,7 +14,7 @@ from torch import Tensor
 
 from latchwork.bench.rows import Row
 from latchwork.bench.timing import median
-from latchwork.ops.scan import has_triton
+from latchwork.ops.scan import TRITON_NEEDED, has_triton
 
 Shape = tuple[int, int, int]
 
@@ -41,7 +41,7 @@ def bench_gpu(sizes: Sizes = FULL, repeats: int = 50) -> Iterator[Row]:
     if not torch.cuda.is_available():
         raise RuntimeError("bench gpu needs an NVIDIA GPU that PyTorch can use; bench scan measures the CPU")
     if not has_triton():
-        raise RuntimeError("bench gpu needs Triton: pip install 'latchwork[gpu]'")
+        raise RuntimeError(f"bench gpu needs {TRITON_NEEDED}")
     for dtype in (torch.float32, torch.bfloat16):
         for shape in sizes.scalar:
             yield from _rows("", shape, (), dtype, repeats)

@@ -6,11 +6,12 @@ operation each.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
 import os
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -33,6 +34,8 @@ from latchwork.ops.operator import scan_operator
 
 BACKENDS = ("auto", "reference", "torch", "cpu", "triton")
 _LARGE = 32  # degree above which a kernel, which unrolls a matrix, would take long to compile
+_LEAST_TRITON = (3, 3)  # earlier ones cannot join tuples in a loop
+TRITON_NEEDED = "Triton 3.3 or newer: pip install 'latchwork[gpu]'"
 _TRITON_DEGREE = 8  # the largest whose matrices fit a program's registers
 
 
@@ -61,7 +64,7 @@ def minmax_scan(
             holds the steps c_i … c_{i+1} − 1 and nothing of one document reaches another.
         backend: "cpu" (compiled kernels), "torch" (tensor operations on any device), "triton" (kernels for NVIDIA
             GPUs), "reference" (a loop; the specification), or "auto": "cpu" for tensors on the CPU (up to degree 32),
-            else "torch". "triton" has run in Triton's interpreter only, so it has to be asked for.
+            "triton" on NVIDIA GPUs (up to degree 8) where Triton is installed, else "torch".
         process_group: a `torch.distributed.ProcessGroup` over which the time of every sequence is split, in the order
             of ranks: r, s, mask and reset hold this rank's steps (T may differ from rank to rank); state and x0 are
             the same on all ranks, and so is `last`, the state after the steps of all of them. Every rank has to call,
@@ -175,10 +178,21 @@ def _later(module: str, function: str) -> Callable:
 _kernel, _kernel_last = _later("cpu", "scan"), _later("cpu", "scan_last")
 
 
-@functools.cache
+def _triton_version() -> tuple[int, ...]:
+    """Of the Triton that is installed, without importing it, which takes long; () where there is none."""
+    found = importlib.util.find_spec("triton")
+    if found is None or found.origin is None:
+        return ()
+    said = re.search(r"__version__ = ['\"](\d+)\.(\d+)", Path(found.origin).read_text("utf-8"))
+    return tuple(map(int, said.groups())) if said else ()
+
+
+_TRITON = _triton_version()  # read once: torch.compile need not look at it
+
+
 def has_triton() -> bool:
-    """Whether Triton is installed; without a GPU, its interpreter is of use only."""
-    return importlib.util.find_spec("triton") is not None
+    """Whether a Triton that knows the kernels' language is installed; without a GPU, its interpreter is of use only."""
+    return _TRITON >= _LEAST_TRITON
 
 
 _cpu = scan_operator("scan_cpu", _kernel, _later("cpu", "scan_backward"), "cpu")
@@ -202,16 +216,22 @@ def _resolve(backend: str, inputs: tuple) -> Callable:
         return reference.scan
     if backend == "reference":
         return reference.scan
-    if backend == "triton":
+    if backend == "triton" or (backend == "auto" and _suits_triton(s)):
         return _triton
     if backend == "torch" or s.device.type != "cpu" or (backend == "auto" and s.ndim == 4 and s.shape[-1] > _LARGE):
         return _torch
     return _kernel if _is_plain(inputs) else _cpu
 
 
+def _suits_triton(s: Tensor) -> bool:
+    small = s.ndim == 3 or s.shape[-1] <= _TRITON_DEGREE
+    return s.device.type == "cuda" and torch.version.hip is None and has_triton() and small
+
+
 def _check_triton(s: Tensor) -> None:
     if not has_triton():
-        raise ValueError('backend "triton" needs Triton: pip install "latchwork[gpu]"; or use backend="auto"')
+        there = f" (here is {'.'.join(map(str, _TRITON))})" if _TRITON else ""
+        raise ValueError(f'backend "triton" needs {TRITON_NEEDED}{there}; or use backend="auto"')
     if s.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
         raise ValueError(f'backend "triton" needs tensors on an NVIDIA GPU, got s on {s.device}; use backend="auto"')
     if s.ndim == 4 and s.shape[-1] > _TRITON_DEGREE:

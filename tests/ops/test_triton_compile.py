@@ -1,0 +1,101 @@
+"""Triton's kernels become machine code for NVIDIA GPUs; no GPU is needed for that."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from latchwork import minmax_matrix_scan, minmax_scan
+from latchwork.ops.scan import TRITON_NEEDED, has_triton
+
+needs_triton = pytest.mark.skipif(not has_triton(), reason=f"needs {TRITON_NEEDED}")
+WORKER = Path(__file__).with_name("triton_worker.py")
+
+
+def compiled(capability: int, cases: list[dict], cache: Path) -> list[dict]:
+    """What `triton_worker.py` says of the kernels that these cases launch."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, str(WORKER), str(capability), json.dumps(cases)]
+    result = subprocess.run(
+        command, capture_output=True, text=True, env={**environment, "TRITON_CACHE_DIR": str(cache)}
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def check(capability: int, cases: list[dict], cache: Path) -> None:
+    kernels = compiled(capability, cases, cache)
+    names = {
+        f"{kind}_{way}"
+        for case in cases
+        for kind in (("vector",) if case["degree"] else ("scalar",))
+        for way in ("forward", "backward")
+    }
+    assert {kernel["kernel"] for kernel in kernels} == names
+    for kernel in kernels:
+        assert kernel["target"].startswith(f"sm_{capability}"), kernel
+        assert not kernel["flushes"], kernel  # numbers near zero stay what they are
+        if kernel["dtype"] != "float64":  # which has no such instructions
+            assert kernel["extremes"] == ["max.NaN.f32", "min.NaN.f32"], kernel
+        # who waits for another program reads memory again every time
+        assert kernel["waits"] == (2 if kernel["kernel"].startswith("scalar") else 0), kernel
+        # nearly everything stays in registers; bytes that do not
+        assert kernel["stack"] <= (512 if kernel["dtype"] == "float64" else 32), kernel
+
+
+def some_cases() -> Iterator[dict]:
+    """Every degree and every dtype, with flags and without."""
+    for degree in (0, 1, 2, 3, 4, 8):
+        for dtype, flags in (("float32", True), ("bfloat16", False)):
+            yield {"degree": degree, "dtype": dtype, "flags": flags}
+    for degree in (0, 2):
+        for dtype in ("float16", "float64"):
+            yield {"degree": degree, "dtype": dtype, "flags": True}
+
+
+@needs_triton
+def test_kernels_become_machine_code_for_a_card_that_is_not_there(tmp_path):
+    cases = [{"degree": 0, "dtype": "float32", "flags": False}, {"degree": 2, "dtype": "bfloat16", "flags": True}]
+    check(90, cases, tmp_path)
+
+
+@needs_triton
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", [80, 90, 100])
+def test_every_kernel_becomes_machine_code(tmp_path, capability):
+    check(capability, list(some_cases()), tmp_path)
+
+
+class _Operators(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        if operator.namespace == "latchwork":
+            self.names.append(operator._opname)
+        return operator(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("degree", [0, 8, 9])
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_auto_takes_tritons_kernels_on_nvidia_gpus_where_it_is_installed(device, degree):
+    with FakeTensorMode(), _Operators() as seen:
+        if degree:
+            s = torch.empty(2, 5, 3, degree, device=device)
+            x, _ = minmax_matrix_scan(torch.empty(2, 5, 3, degree, degree, device=device), s)
+        else:
+            s = torch.empty(2, 5, 3, device=device)
+            x, _ = minmax_scan(s, s)
+    triton = has_triton() and degree <= 8 and torch.version.hip is None
+    assert x.shape == s.shape
+    assert seen.names == ["scan_cpu" if device == "cpu" else "scan_triton" if triton else "scan_torch"]
