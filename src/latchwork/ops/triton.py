@@ -3,8 +3,9 @@
 Scalar units: a program owns some steps of a few columns. It holds them in registers, composes them, waits for the state
 before them, hands on the state after them, and only then writes its steps. A state that is handed on is its own flag:
 memory is filled with a NaN that no program writes, and whoever waits reads until it is gone. Programs are numbered so
-that whoever is waited for has a smaller number, and the hardware starts them in that order (docs/decisions/0014-gpu.md). Steps that are masked or
-past the end are identities, which for scalar units are exact, NaN included; gradients never look at them.
+that whoever is waited for has a smaller number, and the hardware starts them in that order
+(docs/decisions/0014-gpu.md). Steps that are masked or past the end are identities, which for scalar units are exact,
+NaN included; gradients never look at them.
 
 Gradients are carried in float64. States inside a program's steps are computed again from the one before them, so of x
 only the last row before those steps is read.
