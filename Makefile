@@ -9,7 +9,7 @@ demo: $(SETUP)
 	$(BIN)/latchwork demo
 
 test: $(SETUP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 slow: $(SETUP)
 	$(BIN)/python -m pytest -m slow

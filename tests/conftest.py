@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+
+if "PYTEST_XDIST_WORKER_COUNT" in os.environ:  # the cores are shared, also with the processes that tests start
+    share = (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, share)))
+
 import torch
 
 
