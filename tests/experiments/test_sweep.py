@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,6 +43,19 @@ def study(tmp_path):
     file = tmp_path / "study.toml"
     file.write_text(STUDY, "utf-8")
     return file
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="needs PYTHONSAFEPATH")
+def test_files_that_are_called_like_libraries_do_not_take_their_place(study, tmp_path):
+    (tmp_path / "filelock.py").write_text("raise SystemExit('not the library')", "utf-8")
+    script = shutil.which("latchwork", path=os.path.dirname(sys.executable))
+    assert script
+    flags = ["--set", "recipe.steps=5", "--workers", "2"]
+    result = subprocess.run(
+        [script, "sweep", str(study), "--out", "out", *flags], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, result.stderr
+    assert "4 of 4 runs done" in result.stderr
 
 
 def sweep(study, *flags) -> subprocess.CompletedProcess[str]:

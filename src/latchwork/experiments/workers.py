@@ -142,7 +142,8 @@ def _advance(job: _Job, threads: int, stop: Callable[[], bool]) -> Done | Failed
         return "stopped"
     if not job.commands:
         return Done(job.run, time.monotonic() - job.began)
-    environment = {**os.environ, WORKER: "1", "OMP_NUM_THREADS": str(threads)}
+    # a file of the user's that is called like a library is not to be imported in its place
+    environment = {**os.environ, WORKER: "1", "OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
     with _log(job.run).open("ab") as log:
         job.process = subprocess.Popen(
             [sys.executable, "-m", "latchwork", *job.commands.pop(0)],
