@@ -15,6 +15,7 @@ import time
 import pytest
 
 from latchwork.experiments.sweep import Evaluation, read_sweep
+from latchwork.experiments.workers import cores, gpus, least_used, most_at_once
 from latchwork.tasks import get
 from latchwork.training.recipe import Recipe
 from latchwork.training.run import Run
@@ -56,6 +57,18 @@ def test_files_that_are_called_like_libraries_do_not_take_their_place(study, tmp
     )
     assert result.returncode == 0, result.stderr
     assert "4 of 4 runs done" in result.stderr
+
+
+def test_runs_are_shared_among_gpus(monkeypatch):
+    assert least_used(["0"], []) is None
+    assert least_used(["3", "5"], ["3"]) == "5"
+    assert least_used(["3", "5"], ["3", "5", "5"]) == "3"
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    assert gpus() == ["3", "5"]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert gpus() == ["0", "1"]
+    assert most_at_once() == min(cores(), 8)
 
 
 def sweep(study, *flags) -> subprocess.CompletedProcess[str]:

@@ -249,3 +249,15 @@ def test_architectures_are_known_by_their_configurations():
     for name, kind in ARCHITECTURES.items():
         assert architecture(kind()) == name
     assert isinstance(build(ARCHITECTURES["elman"](d_model=4), V).body.cells, nn.RNN)
+
+
+def test_the_state_of_mamba_has_the_precision_of_its_weights_under_autocast():
+    model = small("mamba")
+    tokens = torch.randint(V, (2, 9))
+    with torch.autocast("cpu", torch.bfloat16):
+        logits, state = model(tokens)
+        again, _ = model(tokens, state)
+    _, inner = state[0]
+    assert inner.dtype == torch.float32
+    assert torch.isfinite(again).all()
+    torch.testing.assert_close(logits.float(), model(tokens)[0], atol=0.05, rtol=0.05)

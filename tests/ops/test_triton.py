@@ -115,10 +115,11 @@ def test_the_winner_against_a_state_that_half_inputs_cannot_hold_is_the_real_one
 @on_kernels
 @pytest.mark.parametrize("degree", [LONG(0), 2])
 def test_any_strides_give_the_values_of_contiguous_inputs(degree):
-    scan, (r, s, state, x0) = inputs_of(degree, 2, 35 if degree == 0 else 11, 3, torch.float32, 0.0)
+    scan, inputs = inputs_of(degree, 2, 35 if degree == 0 else 11, 3, torch.float32, 0.0)
+    r, s, state, x0 = (a.to(DEVICE) for a in inputs)
 
     def results(r, s, state, x0, up):
-        leaves = [a.to(DEVICE).detach().requires_grad_() for a in (r, s, state, x0)]
+        leaves = [a.detach().requires_grad_() for a in (r, s, state, x0)]
         x, last = scan(*leaves[:3], x0=leaves[3], backend="triton")
         return x, last, *torch.autograd.grad(x, leaves[:3], up)
 

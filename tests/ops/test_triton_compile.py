@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from latchwork import minmax_matrix_scan, minmax_scan
+from latchwork.ops import scan
 from latchwork.ops.scan import TRITON_NEEDED, has_triton
 
 needs_triton = pytest.mark.skipif(not has_triton(), reason=f"needs {TRITON_NEEDED}")
@@ -49,7 +50,7 @@ def check(capability: int, cases: list[dict], cache: Path) -> None:
         # who waits for another program reads memory again every time
         assert kernel["waits"] == (2 if kernel["kernel"].startswith("scalar") else 0), kernel
         # nearly everything stays in registers; bytes that do not
-        assert kernel["stack"] <= (512 if kernel["dtype"] == "float64" else 32), kernel
+        assert kernel["stack"] <= (1024 if kernel["dtype"] == "float64" else 32), kernel
 
 
 def some_cases() -> Iterator[dict]:
@@ -88,7 +89,8 @@ class _Operators(TorchDispatchMode):
 
 @pytest.mark.parametrize("degree", [0, 8, 9])
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_auto_takes_tritons_kernels_on_nvidia_gpus_where_it_is_installed(device, degree):
+def test_auto_takes_tritons_kernels_on_nvidia_gpus_where_it_is_installed(device, degree, monkeypatch):
+    monkeypatch.setattr("latchwork.ops.scan._runs", [True])
     with FakeTensorMode(), _Operators() as seen:
         if degree:
             s = torch.empty(2, 5, 3, degree, device=device)
@@ -99,3 +101,21 @@ def test_auto_takes_tritons_kernels_on_nvidia_gpus_where_it_is_installed(device,
     triton = has_triton() and degree <= 8 and torch.version.hip is None
     assert x.shape == s.shape
     assert seen.names == ["scan_cpu" if device == "cpu" else "scan_triton" if triton else "scan_torch"]
+
+
+@needs_triton
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_a_triton_that_cannot_build_is_passed_over_with_a_reason(monkeypatch):
+    monkeypatch.setattr("latchwork.ops.scan._runs", [])
+    with FakeTensorMode(), _Operators() as seen:
+        s = torch.empty(2, 5, 3, device="cuda")
+        with pytest.warns(UserWarning, match="Triton's kernels are not used, since it cannot build them: "):
+            minmax_scan(s, s)
+        minmax_scan(s, s)
+    assert seen.names == ["scan_torch", "scan_torch"]
+
+
+def test_what_is_asked_of_triton_is_a_constant_of_compiled_programs(monkeypatch):
+    monkeypatch.setattr("latchwork.ops.scan._runs", [True])
+    compiled_function = torch.compile(lambda x: x + scan._triton_runs(), backend="eager", fullgraph=True)
+    assert compiled_function(torch.ones(2)).tolist() == [2, 2]

@@ -6,8 +6,10 @@ import json
 import shutil
 
 import pytest
+import torch
 from filelock import FileLock
 from small_runs import losses, make_run
+from torch import nn
 
 from latchwork.tasks import get
 from latchwork.training import checkpoint
@@ -62,6 +64,28 @@ def test_checkpoints_hold_no_pickle_and_tied_weights_stay_tied(tmp_path, text):
     model, _ = run.trained()
     assert model.head.weight is model.embedding.weight
     assert not model.training
+
+
+def test_weights_that_are_parts_of_one_tensor_are_saved_and_loaded(tmp_path):
+    """As those of an LSTM are on a GPU."""
+
+    def built() -> nn.LSTM:
+        lstm = nn.LSTM(3, 4, num_layers=2)
+        parts = nn.utils.parameters_to_vector(lstm.parameters()).detach()
+        nn.utils.vector_to_parameters(parts, lstm.parameters())  # views of one vector
+        return lstm
+
+    saved, loaded = built(), built()
+    assert len({a.untyped_storage().data_ptr() for a in saved.parameters()}) == 1
+    written = checkpoint.save(tmp_path, 1, saved, {}, {})
+    written.load_weights(loaded)
+    for a, b in zip(saved.parameters(), loaded.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert len({a.untyped_storage().data_ptr() for a in loaded.parameters()}) == 1
+    with pytest.raises(
+        CheckpointError, match=r"does not hold the weights of this model: only one of them has .*weight_ih_l1"
+    ):
+        written.load_weights(nn.LSTM(3, 4))
 
 
 def test_folders_that_are_not_runs_are_named(tmp_path):

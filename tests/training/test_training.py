@@ -212,7 +212,7 @@ def test_the_average_is_that_of_the_weights_after_every_update(tmp_path, monkeyp
         average = seen[0][name]
         for after in seen[1:]:
             average = 0.75 * average + 0.25 * after[name]
-        torch.testing.assert_close(value, average)
+        torch.testing.assert_close(value.cpu(), average.cpu())
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])

@@ -90,6 +90,7 @@ def compare_on_device(ours: Callable[[], object], theirs: Callable[[], object], 
     for turn in range(repeats + 3):
         for function, kept in zip((ours, theirs), seconds, strict=True):
             before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            torch.cuda._sleep(2_000_000)  # about a millisecond, in which the host gets ahead of the device
             before.record()
             function()
             after.record()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 import tyro
 from torch import nn
 
@@ -47,6 +48,8 @@ class Evaluate:
         run = Run.open(self.run_folder)
         run.check_data()
         model, chosen = run.trained()
+        if torch.accelerator.is_available():
+            model.to(torch.accelerator.current_accelerator())
         set_threads(self.threads)
         say(f"evaluating {chosen.path}")
         file = run.path / "evaluation.json"

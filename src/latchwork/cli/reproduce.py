@@ -40,7 +40,7 @@ class Reproduce:
     seeds: int | None = None
     """Seeds of every cell; by default as the budget has it."""
     workers: int | None = None
-    """Runs at a time; by default as many as there are processor cores."""
+    """Runs at a time; by default as many as there are processor cores, or four a GPU."""
     threads: int | None = None
     """Threads of each worker; by default the cores are divided among the workers."""
     dry: bool = False

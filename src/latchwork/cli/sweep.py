@@ -15,7 +15,7 @@ from latchwork.cli.display import Bar, interruptible, print_json, say, show_tabl
 from latchwork.evaluation.measure import percent
 from latchwork.evaluation.outcome import current_evaluation
 from latchwork.experiments.sweep import Planned, read_sweep
-from latchwork.experiments.workers import Failed, Working, cores, run_sweep
+from latchwork.experiments.workers import Failed, Working, cores, most_at_once, run_sweep
 from latchwork.training.run import Run
 from latchwork.training.settings import assigned
 
@@ -32,7 +32,7 @@ class Sweep:
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Change what all runs share, as in --set recipe.steps=50. May be given several times."""
     workers: int | None = None
-    """Runs at a time; by default as many as there are processor cores."""
+    """Runs at a time; by default as many as there are processor cores, or four a GPU."""
     threads: int | None = None
     """Threads of each worker; by default the cores are divided among the workers."""
     dry: bool = False
@@ -84,7 +84,7 @@ def check_counts(workers: int | None, threads: int | None) -> None:
 
 def work_off(sweep: Sequence[Planned], workers: int | None, threads: int | None) -> Result:
     """Train and measure what is left of a sweep, and say how it goes."""
-    workers = min(workers or cores(), len(sweep))
+    workers = min(workers or most_at_once(), len(sweep))
     threads = threads or max(1, cores() // workers)
     say(f"{len(sweep)} runs, {workers} at a time with {threads} threads each")
     failed: list[Failed] = []

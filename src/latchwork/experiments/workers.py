@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from latchwork.experiments.sweep import Evaluation, Planned
 from latchwork.training.run import Run, RunError
 
@@ -48,6 +50,8 @@ class _Job:
     run: Run
     commands: list[list[str]]
     """What is left to do, one process after another."""
+    gpu: str | None = None
+    """As CUDA_VISIBLE_DEVICES names it, where there are several to choose from."""
     process: subprocess.Popen | None = None
     began: float = field(default_factory=time.monotonic)
 
@@ -55,6 +59,23 @@ class _Job:
 def cores() -> int:
     """Processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def gpus() -> list[str]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    count = torch.cuda.device_count()
+    return named.split(",")[:count] if named else [str(i) for i in range(count)]
+
+
+def most_at_once() -> int:
+    """Runs that are worked on together where nobody says how many: one a core, but no more than four a GPU."""
+    return min(cores(), 4 * len(gpus()) or cores())
+
+
+def least_used(names: Sequence[str], used: Sequence[str | None]) -> str | None:
+    """Which of several GPUs a run gets while others are in use; None where there is no choice."""
+    return min(names, key=used.count) if len(names) > 1 else None
 
 
 def run_sweep(
@@ -75,6 +96,7 @@ def run_sweep(
             run.create()
         waiting.append(_Job(run, _commands(run, planned.evaluation, threads)))
     working: list[_Job] = []
+    cards = gpus()
     try:
         while waiting or working:
             while waiting and len(working) < workers and not stop():
@@ -85,7 +107,7 @@ def run_sweep(
                 if not job.commands:
                     yield Done(job.run, 0.0)
                     continue
-                job.began = time.monotonic()
+                job.began, job.gpu = time.monotonic(), least_used(cards, [other.gpu for other in working])
                 working.append(job)
             if stop():
                 waiting.clear()
@@ -144,6 +166,8 @@ def _advance(job: _Job, threads: int, stop: Callable[[], bool]) -> Done | Failed
         return Done(job.run, time.monotonic() - job.began)
     # a file of the user's that is called like a library is not to be imported in its place
     environment = {**os.environ, WORKER: "1", "OMP_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
+    if job.gpu is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = job.gpu
     with _log(job.run).open("ab") as log:
         job.process = subprocess.Popen(
             [sys.executable, "-m", "latchwork", *job.commands.pop(0)],

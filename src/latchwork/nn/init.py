@@ -70,8 +70,13 @@ def even_start(
 
     Equal states have nothing to permute. 0 for scalar units, ±½ for degree 2.
     """
-    spread = [(2 * i + 1) / degree - 1 for i in range(degree)]
-    return torch.tensor(spread, dtype=dtype, device=device).repeat(states // degree)
+    dtype = dtype or torch.get_default_dtype()
+    if degree == 1:
+        return torch.zeros(states, dtype=dtype, device=device)
+    # made where it is used: a copy from the host would make a GPU wait at every call
+    wide = torch.float32 if torch.device(device or "cpu").type == "mps" else torch.float64
+    spread = (2 * torch.arange(degree, dtype=wide, device=device) + 1) / degree - 1
+    return spread.to(dtype).repeat(states // degree)
 
 
 def _normal_(linear: nn.Linear, std: float) -> None:

@@ -68,7 +68,9 @@ def scan_backward(
     if reset is not None:
         grad_x0 = torch.where(_over(reset, total), _back(to_x, total), 0).sum(dim=1)
     grad_r, grad_s = _times(to_r, over_rows).to(r.dtype), _times(to_s, total).to(s.dtype)
-    return grad_r, grad_s, grad_state.to(state.dtype), grad_x0.to(x0.dtype)
+    to_state, to_x0 = grad_state.to(state.dtype), grad_x0.to(x0.dtype)
+    # contiguous, as whoever compiles this is told
+    return grad_r.contiguous(), grad_s.contiguous(), to_state.contiguous(), to_x0.contiguous()
 
 
 def _cut(time: int) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import os
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ BACKENDS = ("auto", "reference", "torch", "cpu", "triton")
 _LARGE = 32  # degree above which a kernel, which unrolls a matrix, would take long to compile
 _LEAST_TRITON = (3, 3)  # earlier ones cannot join tuples in a loop
 TRITON_NEEDED = "Triton 3.3 or newer: pip install 'latchwork[gpu]'"
+_LEAST_CAPABILITY = 75
 _TRITON_DEGREE = 8  # the largest whose matrices fit a program's registers
 
 
@@ -223,9 +225,25 @@ def _resolve(backend: str, inputs: tuple) -> Callable:
     return _kernel if _is_plain(inputs) else _cpu
 
 
+_runs: list[bool] = []
+
+
+@torch.compiler.assume_constant_result
+def _triton_runs() -> bool:
+    """Whether Triton can build kernels for the GPU that is here; where it cannot, it is said why, once."""
+    if not _runs:
+        try:
+            target = importlib.import_module("triton.runtime").driver.active.get_current_target()
+            _runs.append(target.arch >= _LEAST_CAPABILITY)
+        except Exception as error:  # no C compiler, no headers of Python, no place for what is built …
+            warnings.warn(f"Triton's kernels are not used, since it cannot build them: {error}", stacklevel=2)
+            _runs.append(False)
+    return _runs[0]
+
+
 def _suits_triton(s: Tensor) -> bool:
     small = s.ndim == 3 or s.shape[-1] <= _TRITON_DEGREE
-    return s.device.type == "cuda" and torch.version.hip is None and has_triton() and small
+    return s.device.type == "cuda" and torch.version.hip is None and has_triton() and small and _triton_runs()
 
 
 def _check_triton(s: Tensor) -> None:

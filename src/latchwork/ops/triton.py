@@ -27,6 +27,7 @@ from latchwork.ops.triton_vector import vector_backward, vector_forward
 # Steps and columns that a program of scalar units holds in registers, forward by the bytes of an element. A warp reads
 # whole lines of memory, but backward there is too much to hold beside a line of small elements.
 _FORWARD, _BACKWARD = {2: (32, 64), 4: (32, 32), 8: (32, 32)}, (32, 32)
+_BUILD = {"num_warps": 1, "enable_fp_fusion": False}
 _TILE, _VECTOR_STEPS = 64, 8  # matrix values of a program of vector units; steps, an even number, read at once
 
 
@@ -73,7 +74,7 @@ def scan_backward(
     if s.numel() == 0:
         return grad_r, grad_s, grad_last.clone(), torch.zeros_like(state)
     grad_state = torch.empty(state.shape, dtype=state.dtype, device=s.device)
-    exact = None if x.dtype == state.dtype else _fits(state, x.dtype) & _fits(x0, x.dtype)
+    exact = None if x.dtype == state.dtype else _fit((state,) if x0 is state else (state, x0), x.dtype)
     gradients = _scalar_gradients if r.ndim == s.ndim else _vector_gradients
     to_x0 = gradients(
         *(grad_x, grad_last, r, s, state, x0, mask, reset, x.contiguous(), exact), *(grad_r, grad_s, grad_state)
@@ -93,7 +94,7 @@ def _scalar_states(r, s, state, x0, mask, reset, x, last, skip, cut: tuple[int, 
             *(*r.stride(), *s.stride(), *state.stride(), *x0.stride()),
             STEPS=steps,
             LANES=lanes,
-            num_warps=1,
+            **_BUILD,
         )
     return handed
 
@@ -118,7 +119,7 @@ def _scalar_gradients(
             *(*r.stride(), *s.stride(), *state.stride(), *x0.stride(), *grad_x.stride(), *grad_last.stride()),
             STEPS=steps,
             LANES=lanes,
-            num_warps=1,
+            **_BUILD,
         )
     return None if to_x0 is None else to_x0.sum(dim=0)
 
@@ -133,7 +134,7 @@ def _vector_states(r, s, state, x0, mask, reset, x, last, skip) -> None:
             *(time, units, blocks),
             *(*r.stride(), *s.stride(), *state.stride(), *x0.stride()),
             **sizes,
-            num_warps=1,
+            **_BUILD,
         )
 
 
@@ -155,7 +156,7 @@ def _vector_gradients(
             *(time, units, blocks),
             *(*r.stride(), *s.stride(), *state.stride(), *x0.stride(), *grad_x.stride(), *grad_last.stride()),
             **sizes,
-            num_warps=1,
+            **_BUILD,
         )
     return to_x0
 
@@ -182,6 +183,7 @@ def _bytes(flags: Tensor | None) -> Any:
     return None if flags is None else flags.view(torch.uint8)
 
 
-def _fits(a: Tensor, dtype: torch.dtype) -> Tensor:
-    """Whether every value of `a` is a number of type `dtype`, known on the device."""
-    return torch.isclose(a, a.to(dtype).to(a.dtype), rtol=0, atol=0, equal_nan=True).all()
+def _fit(states: tuple[Tensor, ...], dtype: torch.dtype) -> Tensor:
+    """Whether every value of them is a number of type `dtype`, known on the device."""
+    fits = [torch.isclose(a, a.to(dtype).to(a.dtype), rtol=0, atol=0, equal_nan=True).all() for a in states]
+    return fits[0] if len(fits) == 1 else fits[0] & fits[1]

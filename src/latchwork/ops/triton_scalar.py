@@ -7,8 +7,10 @@ import triton.language as tl
 
 from latchwork.ops.triton_steps import hand_on, is_real, join, meet, receive, share, times
 
+_ANY = ["time", "chunks", "lines", "row_lines"]  # what differs from batch to batch is not compiled again
 
-@triton.jit
+
+@triton.jit(do_not_specialize=_ANY)
 def scalar_forward(
     r,
     s,
@@ -98,7 +100,7 @@ def scalar_forward(
             tl.store(last + row * units + column, h, mask=lane)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_ANY)
 def scalar_backward(
     r,
     s,

@@ -7,8 +7,10 @@ import triton.language as tl
 
 from latchwork.ops.triton_steps import is_real, join, meet, share, times
 
+_ANY = ["time", "blocks"]  # what differs from batch to batch is not compiled again
 
-@triton.jit
+
+@triton.jit(do_not_specialize=_ANY)
 def vector_forward(
     r,
     s,
@@ -47,7 +49,7 @@ def vector_forward(
             return
     row = (tl.program_id(0) // blocks).to(tl.int64)
     unit = ((tl.program_id(0) % blocks) * UNITS + tl.arange(0, UNITS)).to(tl.int64)[:, None]
-    i = tl.arange(0, N)[None, :]
+    i = tl.arange(0, N)[None, :].to(tl.int64)
     lane = (unit < units) & (i < DEGREE)
     block, axis_1, axis_2 = unit[:, :, None], i[:, :, None], i[:, None, :]
     entry = (block < units) & (axis_1 < DEGREE) & (axis_2 < DEGREE)
@@ -88,7 +90,7 @@ def vector_forward(
     tl.store(last + (row * units + unit) * DEGREE + i, h, mask=lane)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_ANY)
 def vector_backward(
     r,
     s,
@@ -137,7 +139,7 @@ def vector_backward(
 ):
     row = (tl.program_id(0) // blocks).to(tl.int64)
     unit = ((tl.program_id(0) % blocks) * UNITS + tl.arange(0, UNITS)).to(tl.int64)[:, None]
-    i = tl.arange(0, N)[None, :]
+    i = tl.arange(0, N)[None, :].to(tl.int64)
     lane = (unit < units) & (i < DEGREE)
     block, axis_1, axis_2 = unit[:, :, None], i[:, :, None], i[:, None, :]
     entry = (block < units) & (axis_1 < DEGREE) & (axis_2 < DEGREE)

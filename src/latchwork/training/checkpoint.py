@@ -49,9 +49,15 @@ class Checkpoint:
     def load_weights(self, model: nn.Module) -> None:
         """Fill `model`, which has to be the one that was saved."""
         try:
-            safetensors.torch.load_model(model, self.path / _WEIGHTS)
+            weights = safetensors.torch.load_file(self.path / _WEIGHTS)
+            found = model.load_state_dict(weights, strict=False)
         except (OSError, RuntimeError, safetensors.SafetensorError) as error:
             raise CheckpointError(f"{self.path / _WEIGHTS} does not hold the weights of this model: {error}") from None
+        tied = {name for names in _names(model).values() if names & weights.keys() for name in names}
+        if wrong := [*found.unexpected_keys, *(name for name in found.missing_keys if name not in tied)]:
+            raise CheckpointError(
+                f"{self.path / _WEIGHTS} does not hold the weights of this model: only one of them has {', '.join(wrong)}"
+            )
 
     def tensors(self) -> dict[str, Tensor]:
         """What else was saved beside the weights."""
@@ -67,7 +73,7 @@ def save(folder: Path, step: int, model: nn.Module, tensors: dict[str, Tensor], 
     final, partial = folder / f"step-{step:08d}", folder / f".partial-{step:08d}"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    safetensors.torch.save_model(model, str(partial / _WEIGHTS))
+    safetensors.torch.save_file(_weights(model), partial / _WEIGHTS, metadata={"format": "pt"})
     safetensors.torch.save_file(tensors, partial / _TRAINING)
     sums = {name: _sha256(partial / name) for name in (_WEIGHTS, _TRAINING)}
     (partial / _STATE).write_text(json.dumps({"step": step, **state, "sha256": sums}, indent=1), "utf-8")
@@ -76,6 +82,23 @@ def save(folder: Path, step: int, model: nn.Module, tensors: dict[str, Tensor], 
     shutil.rmtree(final, ignore_errors=True)
     os.replace(partial, final)
     return Checkpoint(final)
+
+
+def _names(model: nn.Module) -> dict[int, set[str]]:
+    """All names of every parameter and buffer; tied weights have several."""
+    names: dict[int, set[str]] = {}
+    for kind in (model.named_parameters, model.named_buffers):
+        for name, tensor in kind(remove_duplicate=False):
+            names.setdefault(id(tensor), set()).add(name)
+    return names
+
+
+def _weights(model: nn.Module) -> dict[str, Tensor]:
+    """Everything of a model's state under its first name, on the CPU, each in memory of its own: on a GPU the weights
+    of an LSTM are parts of one tensor, which a file cannot hold."""
+    others = {name for names in _names(model).values() for name in sorted(names)[1:]}
+    kept = {name: a.detach().cpu().contiguous() for name, a in model.state_dict().items() if name not in others}
+    return {name: a if a.untyped_storage().nbytes() == a.nbytes else a.clone() for name, a in kept.items()}
 
 
 def all_of(folder: Path) -> list[Checkpoint]:

@@ -56,7 +56,8 @@ def _measured(model: nn.Module, tokens: Tensor, chunk: int, seed: int) -> Iterat
     pieces = list(_pieces(tokens, cuts))
     generator, vector = torch.Generator().manual_seed(seed), None
     logs = torch.zeros(len(tokens), dtype=torch.float64)
-    with evaluating(model):
+    # cuDNN goes back through an LSTM in training mode only
+    with evaluating(model), torch.backends.cudnn.flags(enabled=False):
         states = _states(model, tokens, pieces)
         for cut, piece in zip(cuts, pieces, strict=True):
             before = [leaf.detach().requires_grad_() for leaf in leaves(states[-1])]

@@ -82,7 +82,7 @@ def _measured(
 ) -> Iterator[StateGradient]:
     units = [cast("Units", layer.unit) for layer in cast("list[nn.Module]", list(model.cascade.layers))]
     products: list[Tensor] = []
-    done = 0
+    tokens, done = tokens.to(model.embedding.weight.device), 0
     for length in lengths:
         while done < length:
             end = min(done + chunk, length)

@@ -64,14 +64,18 @@ def _mix(mixer: Any, u: Tensor, state: Any) -> tuple[Tensor, tuple[Tensor, Tenso
     config = mixer.config
     x, z = mixer.in_proj(u).chunk(2, dim=-1)
     if state is None:
-        state = x.new_zeros(len(x), config.d_conv - 1, config.d_inner), x.new_zeros(len(x), *mixer.A_log.shape)
+        inner = torch.zeros(len(x), *mixer.A_log.shape, dtype=mixer.A_log.dtype, device=x.device)
+        state = x.new_zeros(len(x), config.d_conv - 1, config.d_inner), inner
     x = torch.cat([state[0], x], dim=1)
     inputs = x[:, x.shape[1] - (config.d_conv - 1) :].clone()
     conv = mixer.conv1d
     x = F.silu(F.conv1d(x.transpose(1, 2), conv.weight, conv.bias, groups=conv.groups).transpose(1, 2))
     delta, b, c = mixer.x_proj(x).split([config.dt_rank, config.d_state, config.d_state], dim=-1)
     delta = F.softplus(mixer.dt_proj(delta))
-    y, last = selective_scan(x, delta, -torch.exp(mixer.A_log), b, c, state[1])
+    with torch.autocast(x.device.type, enabled=False):  # the state has the precision of the weights
+        wide = mixer.A_log.dtype
+        a = -torch.exp(mixer.A_log)
+        y, last = selective_scan(x.to(wide), delta.to(wide), a, b.to(wide), c.to(wide), state[1])
     return mixer.out_proj((y + mixer.D * x) * F.silu(z)), (inputs, last)
 
 
