@@ -55,8 +55,9 @@ class Checkpoint:
             raise CheckpointError(f"{self.path / _WEIGHTS} does not hold the weights of this model: {error}") from None
         tied = {name for names in _names(model).values() if names & weights.keys() for name in names}
         if wrong := [*found.unexpected_keys, *(name for name in found.missing_keys if name not in tied)]:
+            names = ", ".join(wrong)
             raise CheckpointError(
-                f"{self.path / _WEIGHTS} does not hold the weights of this model: only one of them has {', '.join(wrong)}"
+                f"{self.path / _WEIGHTS} does not hold the weights of this model: only one of them has {names}"
             )
 
     def tensors(self) -> dict[str, Tensor]:
