@@ -324,7 +324,7 @@ def test_help_is_there_for_every_command(capsys, name):
 def test_info_names_the_parts(tmp_path):
     facts = json.loads(latchwork("info --json True", tmp_path).stdout)
     assert facts["scan backends"] == ["reference", "torch", "cpu", *(["triton"] if has_triton() else [])]
-    assert {"latchwork", "torch", "numba", "threads"} <= facts.keys()
+    assert {"latchwork", "torch", "numba", "threads", "gpus"} <= facts.keys()
 
 
 def test_a_bench_writes_json_and_a_chart(tmp_path):

@@ -44,6 +44,7 @@ def _installation() -> dict[str, Any]:
         "torch": torch.__version__,
         "numba": importlib.metadata.version("numba"),
         "threads": torch.get_num_threads(),
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "scan backends": [name for name in BACKENDS if name != "auto" and (name != "triton" or has_triton())],
     }
 
@@ -68,5 +69,5 @@ def _print(facts: dict[str, Any], indent: str = "") -> None:
             print(f"{indent}{name}")
             _print(value, indent + "  ")
         else:
-            shown = ", ".join(map(str, value)) if isinstance(value, list) else "–" if value is None else value
-            print(f"{indent}{name:<22} {shown}")
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+            print(f"{indent}{name:<22} {'–' if shown in (None, '') else shown}")
