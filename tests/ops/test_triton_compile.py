@@ -70,6 +70,13 @@ def test_kernels_become_machine_code_for_a_card_that_is_not_there(tmp_path):
 
 
 @needs_triton
+def test_batches_of_other_lengths_are_not_compiled_again(tmp_path):
+    (case,) = [{"degree": 1, "dtype": "float32", "flags": False, "other_times": [4095, 512, 509, 440, 33, 31, 2]}]
+    kernels = compiled(90, [case], tmp_path)
+    assert [kernel["kernel"] for kernel in kernels] == ["vector_forward", "vector_backward"]
+
+
+@needs_triton
 @pytest.mark.slow
 @pytest.mark.parametrize("capability", [80, 90, 100])
 def test_every_kernel_becomes_machine_code(tmp_path, capability):

@@ -78,6 +78,8 @@ def main(capability: int, cases: list[dict]) -> None:
         flags = torch.ones(2, 4096, dtype=torch.bool) if case["flags"] else None
         x, _ = scan(r, s, state, state, flags, flags)
         scan_backward(s, state, r, s, state, state, flags, flags, x)
+        for time in case.get("other_times", ()):
+            scan(r[:, :time], s[:, :time], state, state, None, None)
     print(json.dumps(list(compiled.values())))
 
 
