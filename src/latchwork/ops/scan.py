@@ -228,7 +228,6 @@ def _resolve(backend: str, inputs: tuple) -> Callable:
 _runs: list[bool] = []
 
 
-@torch.compiler.assume_constant_result
 def _triton_runs() -> bool:
     """Whether Triton can build kernels for the GPU that is here; where it cannot, it is said why, once."""
     if not _runs:
@@ -239,6 +238,10 @@ def _triton_runs() -> bool:
             warnings.warn(f"Triton's kernels are not used, since it cannot build them: {error}", stacklevel=2)
             _runs.append(False)
     return _runs[0]
+
+
+# as torch.compiler.assume_constant_result does it, which would import the compiler now
+_triton_runs._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _suits_triton(s: Tensor) -> bool:
