@@ -83,7 +83,7 @@ def measure_gradients(
                 continue
             seen(model)
             figures = _measured(run, length, stop)
-        except (ValueError, ArithmeticError, ImportError, OSError) as error:
+        except (ValueError, ArithmeticError, RuntimeError, ImportError, OSError) as error:
             seen(f"{model} cannot be measured: {error}")
             continue
         if figures is not None:

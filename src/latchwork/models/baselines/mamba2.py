@@ -5,10 +5,13 @@ Source: Dao and Gu, Transformers are SSMs, arXiv 2405.21060.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from latchwork.models.baselines.base import Baseline, Body, check_heads
 
@@ -62,6 +65,9 @@ class _Mamba2(Body):
         for i, (conv, units) in enumerate(state or ()):
             cache.update_conv_state(conv, i, conv_kernel_size=config.conv_kernel)
             cache.update_recurrent_state(units, i)
-        y = self.model(inputs_embeds=u, cache=cache, use_cache=True).last_hidden_state
+        # for one token the library writes over what the way back needs, so that is copied
+        keeps = saved_tensors_hooks(torch.clone, lambda a: a) if u.shape[1] == 1 else nullcontext()
+        with keeps:
+            y = self.model(inputs_embeds=u, cache=cache, use_cache=True).last_hidden_state
         layers = range(config.num_hidden_layers)
         return y, tuple((cache.get_conv_state(i), cache.get_recurrent_state(i)) for i in layers)
