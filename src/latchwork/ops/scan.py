@@ -36,7 +36,7 @@ from latchwork.ops.operator import scan_operator
 BACKENDS = ("auto", "reference", "torch", "cpu", "triton")
 _LARGE = 32  # degree above which a kernel, which unrolls a matrix, would take long to compile
 _LEAST_TRITON = (3, 3)  # earlier ones cannot join tuples in a loop
-TRITON_NEEDED = "Triton 3.3 or newer: pip install 'latchwork[gpu]'"
+TRITON_NEEDED = f"Triton {'.'.join(map(str, _LEAST_TRITON))} or newer: pip install 'latchwork[gpu]'"
 _LEAST_CAPABILITY = 75
 _TRITON_DEGREE = 8  # the largest whose matrices fit a program's registers
 
