@@ -74,7 +74,7 @@ def scan_backward(
     if s.numel() == 0:
         return grad_r, grad_s, grad_last.clone(), torch.zeros_like(state)
     grad_state = torch.empty(state.shape, dtype=state.dtype, device=s.device)
-    exact = None if x.dtype == state.dtype else _fit((state,) if x0 is state else (state, x0), x.dtype)
+    exact = None if x.dtype == state.dtype else _fits(state, x.dtype) & (x0 is state or _fits(x0, x.dtype))
     gradients = _scalar_gradients if r.ndim == s.ndim else _vector_gradients
     to_x0 = gradients(
         *(grad_x, grad_last, r, s, state, x0, mask, reset, x.contiguous(), exact), *(grad_r, grad_s, grad_state)
@@ -183,7 +183,6 @@ def _bytes(flags: Tensor | None) -> Any:
     return None if flags is None else flags.view(torch.uint8)
 
 
-def _fit(states: tuple[Tensor, ...], dtype: torch.dtype) -> Tensor:
-    """Whether every value of them is a number of type `dtype`, known on the device."""
-    fits = [torch.isclose(a, a.to(dtype).to(a.dtype), rtol=0, atol=0, equal_nan=True).all() for a in states]
-    return fits[0] if len(fits) == 1 else fits[0] & fits[1]
+def _fits(a: Tensor, dtype: torch.dtype) -> Tensor:
+    """Whether every value of `a` is a number of type `dtype`, known on the device."""
+    return torch.isclose(a, a.to(dtype).to(a.dtype), rtol=0, atol=0, equal_nan=True).all()

@@ -10,6 +10,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from latchwork.evaluation.measure import device_of
 from latchwork.models.cascade_lm import CascadeLM
 from latchwork.nn.mode import evaluating
 from latchwork.nn.units import Units, scan_units
@@ -69,6 +70,7 @@ def state_gradient(
         raise ValueError(f"lengths must rise from at least 1 to at most T = {total}, got {wanted}")
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, got {chunk}")
+    tokens = tokens.to(device_of(model))
     return _measured(model, tokens, wanted, model.initial_state(len(tokens)) if state is None else state, chunk)
 
 
@@ -82,7 +84,7 @@ def _measured(
 ) -> Iterator[StateGradient]:
     units = [cast("Units", layer.unit) for layer in cast("list[nn.Module]", list(model.cascade.layers))]
     products: list[Tensor] = []
-    tokens, done = tokens.to(model.embedding.weight.device), 0
+    done = 0
     for length in lengths:
         while done < length:
             end = min(done + chunk, length)
