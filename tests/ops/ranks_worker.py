@@ -95,6 +95,32 @@ def check_nan() -> None:
     torch.testing.assert_close(end, last, equal_nan=True, rtol=0, atol=0)
 
 
+def check_nan_in_vectors(degree: int) -> None:
+    """A NaN in one value of a vector stays there where a rank has nothing but padding, or nothing at all."""
+    generator = torch.Generator().manual_seed(degree)
+    for uneven in (False, True):
+        sizes = pieces(16, uneven)
+        for _ in range(40):
+            r = torch.randn(BATCH, 16, UNITS, degree, degree, generator=generator)
+            s, state = (torch.randn(*shape, UNITS, degree, generator=generator) for shape in ((BATCH, 16), (BATCH,)))
+            for a, share in ((r, 0.005), (s, 0.005), (state, 0.3)):
+                a[torch.rand(a.shape, generator=generator) < share] = torch.nan
+            mask = torch.rand(BATCH, 16, generator=generator) < 0.5
+            # of every sequence some ranks have padding only
+            padded = torch.rand(BATCH, len(sizes), generator=generator) < 0.5
+            mask &= ~padded.repeat_interleave(torch.tensor(sizes), dim=1)
+            reset = torch.rand(BATCH, 16, generator=generator) < 0.03
+            x, last = minmax_matrix_scan(r, s, state, mask=mask, reset=reset)
+            y, end = minmax_matrix_scan(
+                *(mine(r, sizes), mine(s, sizes), state),
+                mask=mine(mask, sizes),
+                reset=mine(reset, sizes),
+                process_group=dist.group.WORLD,
+            )
+            torch.testing.assert_close(y, mine(x, sizes), equal_nan=True, rtol=0, atol=0)
+            torch.testing.assert_close(end, last, equal_nan=True, rtol=0, atol=0)
+
+
 def check_other_group() -> None:
     """A process that is not in the group is told so."""
     group, r = dist.new_group([0]), torch.zeros(1, 2, 1)
@@ -191,6 +217,8 @@ def main() -> None:
     check_scan(3, torch.float64, "mask reset", True, "torch")
     check_scan(1, torch.float64, "reset", True, "reference")
     check_nan()
+    check_nan_in_vectors(2)
+    check_nan_in_vectors(3)
     check_other_group()
     for degree, conv, flags in ((1, "basic", ""), (1, "gated", "mask reset"), (2, "basic", "mask")):
         check_cascade(degree, conv, flags)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from latchwork.nn.config import CascadeConfig
 from latchwork.nn.init import small_init_
-from latchwork.ops.ranks import incoming
+from latchwork.ops.ranks import incoming, untouched
 
 
 class CausalConv(nn.Module):
@@ -50,18 +50,12 @@ class CausalConv(nn.Module):
             # what this rank's steps leave behind, and whether that is what they found
             _, own = previous_inputs(u, state, start, mask, reset, None)
             own = own + u[:, :0].sum(1)  # nothing; but every rank has to go back, one without steps too
-            state, after = incoming(process_group, own, _keeps(u, mask, reset), state)
+            state, after = incoming(process_group, own, untouched(u, mask, reset), state)
         before, last = previous_inputs(u, state, start, mask, reset, cu_seqlens)
         last = last if after is None else after
         if self.gate is not None:
             return torch.lerp(u, before, torch.sigmoid(self.gate)), last
         return self.mix(torch.cat([before, u], dim=-1)), last
-
-
-def _keeps(u: Tensor, mask: Tensor | None, reset: Tensor | None) -> Tensor:
-    """Where [B] bool no step is real and none is a reset, so that the last input stays what it was."""
-    keeps = u.new_full((len(u),), not u.shape[1], dtype=torch.bool) if mask is None else ~mask.any(1)
-    return keeps if reset is None else keeps & ~reset.any(1)
 
 
 def previous_inputs(

@@ -103,9 +103,11 @@ def _gradients(outputs: tuple[Tensor, ...], leaves: list[Tensor], upstream: tupl
 
 
 def _composed(last_of, r, s, state, x0, mask, reset) -> Tensor:
-    """[B, …, n + 2] of all steps as one map: the columns of R ⊕ s, then s, then 1 where the first state is forgotten.
+    """[B, …, n + 2] of all steps as one map: the columns of R ⊕ s, then s, then what becomes of the first state.
 
     The map is known from what it does to the state -inf and to those that are +inf in one place and -inf elsewhere.
+    The last column is 1 where a reset forgets the first state and -1 where no step touches it: the map alone would
+    spread a NaN in one value of a vector unit over the others.
     """
     low = torch.full_like(state, -torch.inf)
     found = []
@@ -114,26 +116,33 @@ def _composed(last_of, r, s, state, x0, mask, reset) -> Tensor:
         start[..., column] = torch.inf
         found.append(last_of(r, s, start, x0, mask, reset))
     found.append(last_of(r, s, low, x0, mask, reset))
-    forgets = torch.zeros_like(low)
+    fate = torch.zeros_like(low)
+    fate[untouched(r, mask, reset)] = -1
     if reset is not None:
-        forgets[reset.any(1)] = 1
-    return torch.stack([*found, forgets], -1)
+        fate[reset.any(1)] = 1
+    return torch.stack([*found, fate], -1)
+
+
+def untouched(steps: Tensor, mask: Tensor | None, reset: Tensor | None) -> Tensor:
+    """Where [B] bool none of the steps [B, T, …] is real and none a reset, so that a state stays what it was."""
+    found = steps.new_full((len(steps),), not steps.shape[1], dtype=torch.bool) if mask is None else ~mask.any(1)
+    return found if reset is None else found & ~reset.any(1)
 
 
 def _applied(composed: Tensor, state: Tensor) -> Tensor:
     """The state after a composed piece; a reset forgets even NaN."""
-    columns, low, forgets = composed[..., :-2], composed[..., -2], composed[..., -1]
+    columns, low, fate = composed[..., :-2], composed[..., -2], composed[..., -1]
     if state.ndim == 3:
         moved = torch.minimum(columns, state.unsqueeze(-2)).amax(-1)
     else:
         moved = torch.minimum(columns.squeeze(-1), state)
-    return torch.where(forgets > 0, low, torch.maximum(moved, low))
+    return torch.where(fate < 0, state, torch.where(fate > 0, low, torch.maximum(moved, low)))
 
 
 def _then(first: Tensor, second: Tensor) -> Tensor:
     """Two composed pieces as one."""
-    *columns, forgets = first.unbind(-1)
-    return torch.stack([*(_applied(second, column) for column in columns), torch.maximum(forgets, second[..., -1])], -1)
+    *columns, fate = first.unbind(-1)
+    return torch.stack([*(_applied(second, column) for column in columns), torch.maximum(fate, second[..., -1])], -1)
 
 
 def _pulled(weights: Tensor, grad: Tensor) -> Tensor:
