@@ -14,6 +14,7 @@ import time
 from typing import get_args
 
 import pytest
+import torch
 
 from latchwork.cli.main import main
 from latchwork.experiments.paper import gradients, plan
@@ -22,7 +23,7 @@ from latchwork.experiments.paper.plan import BUDGETS, CONFIGURATIONS, MODELS, PA
 from latchwork.experiments.paper.report import write
 from latchwork.experiments.paper.table import read_table
 from latchwork.experiments.sweep import Evaluation
-from latchwork.models.architectures import ARCHITECTURES, CASCADE, architecture
+from latchwork.models.architectures import ARCHITECTURES, CASCADE, architecture, body_size
 from latchwork.training.run import Run
 
 TINY = dataclasses.replace(
@@ -66,6 +67,9 @@ def test_every_run_of_a_plan_can_be_built_and_has_a_folder_of_its_own(tmp_path, 
         assert architecture(run.model) == model
         layers = run.task.size + 1 if key.endswith("-right") and model == CASCADE else 2
         assert run.model.n_layers == layers
+        if model == CASCADE and run.model.n_units == 40 and run.model.output_gate:
+            with torch.device("meta"):
+                assert body_size(run.build()) == pytest.approx(127_432, rel=0.03)
 
 
 def test_the_paper_budget_is_the_paper_s():
@@ -249,7 +253,7 @@ def test_a_report_does_without_the_library_of_a_model(tiny, tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, "mambapy", None)
     monkeypatch.setitem(sys.modules, "mambapy.mamba", None)
     table = write(tmp_path, "small").tables["main"]
-    assert table.texts() == [["Latching(4)", "75.0% (50.0%)"]]
+    assert table.texts()[1] == [["Latching(4)", "25.0%", "75.0% (50.0%)"]]
     assert "| Mamba | – | 1 | 4 |" in (tmp_path / "README.md").read_text("utf-8")
 
 
@@ -264,7 +268,9 @@ def test_cells_say_what_is_not_measured_and_what_the_budget_does_not_have(tiny, 
     written = write(tmp_path, "small")
     result = written.tables["main"].get("latching-4", "cascade")
     assert result.remarks(2048) == ["1 not measured", "1 with other settings than the budget's"]
-    assert written.tables["main"].texts() == [["Latching(4)", "75.0% (50.0%)", "diverged"]]
+    head, rows = written.tables["main"].texts()
+    assert head == ["", "floor", "MinMax RNC", "LSTM"]
+    assert rows == [["Latching(4)", "25.0%", "75.0% (50.0%)", "diverged"]]
 
 
 @pytest.mark.parametrize("content", ['{"decay"', "{}", '{"decay": []}', "[]"])

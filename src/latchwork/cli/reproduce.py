@@ -75,7 +75,8 @@ class Reproduce:
         if self.json:
             print_json(table.to_dict())
         else:
-            show_table(table.title, ["", *table.columns.values()], table.texts(), names=1)
+            head, rows = table.texts()
+            show_table(table.title, head, rows, names=1)
         for line in written.complaints:
             say(line)
         for file in written.files:

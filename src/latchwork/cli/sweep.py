@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from latchwork.cli.display import Bar, interruptible, print_json, say, show_table
-from latchwork.evaluation.measure import percent
+from latchwork.evaluation.measure import percent, share_percent
 from latchwork.evaluation.outcome import current_evaluation
 from latchwork.experiments.sweep import Planned, read_sweep
 from latchwork.experiments.workers import Failed, Working, cores, most_at_once, run_sweep
@@ -134,12 +134,15 @@ def _row(run: Run) -> dict[str, Any]:
         "ended": run.ended,
         "updates": records[-1]["step"] if records else None,
         "validation": None,
+        "floor": None,
         "long": None,
         "worst chunk": None,
+        "floor of long": None,
     }
     if scores and run.task.measure == "accuracy":
         best = max(scores, key=lambda score: score["correct"])
         row["validation"] = percent(best["correct"], best["scored"])
+        row["floor"] = share_percent(best["floor"])
     elif scores:
         row["validation"] = f"{min(score['bits'] for score in scores):.4f} bits"
     evaluation, _ = current_evaluation(run)
@@ -147,6 +150,7 @@ def _row(run: Run) -> dict[str, Any]:
         worst = evaluation["worst_chunk"]
         row["long"] = percent(evaluation["correct"], evaluation["scored"])
         row["worst chunk"] = percent(worst["correct"], worst["scored"])
+        row["floor of long"] = share_percent(evaluation["floor"])
     return row
 
 

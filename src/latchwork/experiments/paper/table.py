@@ -128,12 +128,20 @@ class Table:
     def get(self, row: str, column: str) -> Result | None:
         return self.results.get((row, column))
 
-    def texts(self) -> list[list[str]]:
-        """The rows for a terminal."""
-        say = main_text if self.plan.name == "main" else ablation_text
-        return [
-            [title, *(say(self.get(row, column)) for column in self.columns)] for row, title in self.plan.rows.items()
-        ]
+    def floor(self, task: str) -> float | None:
+        """What always answering the commonest label of the long sequences of a task gives."""
+        found = [result.floor for keys, result in self.results.items() if task in keys and result.floor is not None]
+        return median(found) if found else None
+
+    def texts(self) -> tuple[list[str], list[list[str]]]:
+        """For a terminal: the titles of the columns, and the rows."""
+        by_row = self.plan.name == "main"
+        say = main_text if by_row else ablation_text
+        rows = []
+        for row, title in self.plan.rows.items():
+            floor = [share_text(self.floor(row))] if by_row else []
+            rows.append([title, *floor, *(say(self.get(row, column)) for column in self.columns)])
+        return ["", *(["floor"] if by_row else []), *self.columns.values()], rows
 
     def to_dict(self) -> dict[str, Any]:
         """All of it for machines."""
@@ -166,6 +174,10 @@ def read_table(plan: Plan) -> Table:
 
 def _is_measured(outcome: Outcome) -> bool:
     return bool(outcome.evaluation and "chunks" in outcome.evaluation)
+
+
+def share_text(share: float | None) -> str:
+    return NOTHING if share is None else share_percent(share)
 
 
 def main_text(result: Result | None) -> str:
