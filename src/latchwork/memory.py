@@ -31,4 +31,5 @@ def _status(field: str) -> int | None:
         lines = _STATUS.read_text().splitlines()
     except OSError:
         return None
-    return int(next(line for line in lines if line.startswith(field)).split()[1]) << 10
+    sizes = [line.split()[1] for line in lines if line.startswith(f"{field}:")]  # some containers leave fields out
+    return int(sizes[0]) << 10 if sizes else None

@@ -57,6 +57,25 @@ def test_words_in_pieces_and_padded_give_the_same_bits(units):
         assert torch.equal(end[row], alone_end[0])
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("seed", range(3))
+def test_frozen_calls_give_the_same_bits_and_changes_afterwards_count(seed):
+    for cascade in forms(random_dfa(seed, 6, "abcd")):
+        letters = torch.randint(cascade.structure.n_letters, (2, 40))
+        for parameters_changed in (False, True):
+            if parameters_changed:
+                for parameter in cascade.parameters():
+                    parameter.add_(torch.randn_like(parameter) / 2)
+            whole, last = cascade(letters)
+            with cascade.frozen():
+                state, pieces = None, []
+                for piece in letters.split(1, dim=1):
+                    scores, state = cascade(piece, state)
+                    pieces.append(scores)
+            assert torch.equal(torch.cat(pieces, 1), whole)
+            assert torch.equal(state, last)
+
+
 @pytest.mark.parametrize("units", ["scalar", "vector", "mixed"])
 def test_cutting_time_into_blocks_changes_no_bit(units, monkeypatch, threads):
     cascade = compile(random_dfa(3, 6) if units != "scalar" else from_regex("(a|b)*abb", "ab"), units)

@@ -64,6 +64,18 @@ def test_other_symbols_take_part():
         extend(no_a, "abc")
     with pytest.raises(ValueError, match="lacks 'b'"):
         extend(bs, "ac")
+    with pytest.raises(ValueError, match="cannot be 'b', which the automaton names"):
+        extend(from_regex("a*b", "ab"), "ab", other=True)
+
+
+@pytest.mark.parametrize("alphabet", ["cab", "abc", "bac", "ab", ("a", OTHER, "b", "c"), ("b", "a", OTHER)])
+def test_a_complement_over_more_letters_accepts_exactly_what_was_rejected(alphabet):
+    dfa = from_regex("a*b")  # any characters
+    opposite = complement(dfa, alphabet)
+    assert opposite.other
+    assert opposite.alphabet[-1] is OTHER
+    for word in words("abcx", 4):
+        assert opposite.accepts(word) != dfa.accepts(word)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -7,7 +7,7 @@ import torch
 from torch.autograd import forward_ad
 
 from latchwork import minmax_matrix_scan
-from latchwork.ops.table import minmax_table_scan
+from latchwork.ops.table import minmax_table_scan, sparse_table
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 
@@ -93,11 +93,25 @@ def test_an_empty_alphabet_has_empty_words(gradients):
     assert torch.equal(last, state)
 
 
-def test_nan_wins_as_in_the_scan():
-    R, s, letters, state, mask = case(3, 4, 2, 9, torch.float32)  # noqa: N806
-    state[0, 1] = float("nan")
+@pytest.mark.parametrize("time", [1, 9])
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_nan_wins_as_in_the_scan(where, time):
+    R, s, letters, state, mask = case(12, 4, 2, time, torch.float32)  # noqa: N806
+    (R, s, state)[where].view(-1)[5::7] = float("nan")
     got, wanted = minmax_table_scan(R, s, letters, state, mask=mask), spread(R, s, letters, state, mask)
     torch.testing.assert_close(got, wanted, rtol=0, atol=0, equal_nan=True)
+    if where < 2:
+        assert sparse_table(R, s) is None
+
+
+def test_a_table_that_is_ready_gives_the_same_bits():
+    R, s, letters, state, mask = case(12, 4, 2, 9, torch.float32)  # noqa: N806
+    table = sparse_table(R, s)
+    for time in (0, 1, 9):
+        arguments = R, s, letters[:, :time], state
+        got = minmax_table_scan(*arguments, mask=mask[:, :time], table=table)
+        for one, other in zip(got, minmax_table_scan(*arguments, mask=mask[:, :time]), strict=True):
+            assert torch.equal(one, other)
 
 
 def test_infinite_tables_keep_and_forget():
@@ -116,6 +130,11 @@ BAD = [
     ({"letters": torch.tensor([[0.0]])}, ValueError, r"letters must be integers"),
     ({"s": torch.zeros(3, 3)}, ValueError, r"R must be \[A, n, n\] and s \[A, n\]"),
     ({"s": torch.zeros(3, 2).double()}, TypeError, r"share a dtype"),
+    (
+        {"R": torch.zeros(3, 2, 2, dtype=torch.int32), "s": torch.zeros(3, 2, dtype=torch.int32)},
+        TypeError,
+        r"share a dtype of float32, float64, bfloat16, float16, got torch.int32 and torch.int32",
+    ),
     ({"state": torch.zeros(2, 2)}, ValueError, r"state must be torch.float32 of \(1, 2\)"),
     ({"state": torch.zeros(1, 2).double()}, ValueError, r"state must be torch.float32"),
     ({"state": [[0.0, 0.0]]}, TypeError, r"state must be a tensor, got list"),

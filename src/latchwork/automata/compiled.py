@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from latchwork.automata.build import Blueprint
 from latchwork.automata.dfa import OTHER, BoolArray, encode, letters, shown
 from latchwork.automata.machine import integers
-from latchwork.automata.stages import StageUnits, new_wires
+from latchwork.automata.stages import StageUnits, VectorUnit, new_wires
 from latchwork.automata.structure import Structure
 from latchwork.files import write_bytes
 from latchwork.nn.lattice import LatticeGates
@@ -133,6 +134,21 @@ class CompiledCascade(nn.Module):
     def advance(self, letters: Tensor, state: Tensor | None = None, *, mask: Tensor | None = None) -> Tensor:
         """The state after the last letter alone, [B, D], which `read` judges; otherwise as `forward`."""
         return self._run(letters, state, mask, lambda rows: rows[0][:0])[1]
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """For the time of the context parameters do not change, so that short calls need not look at them again.
+
+        On the CPU a call on few letters of a large vector unit spends most of its time on getting tables ready.
+        """
+        vectors = [module for module in self.modules() if isinstance(module, VectorUnit)]
+        for vector in vectors:
+            vector.freeze()
+        try:
+            yield
+        finally:
+            for vector in vectors:
+                vector.ready = None
 
     def initial(self, batch: int) -> Tensor:
         """The state before the first letter, [B, D]."""

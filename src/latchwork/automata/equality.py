@@ -61,6 +61,12 @@ def compare(
     if isinstance(machine, DFA | NFA) and machine.alphabet != cascade.alphabet:
         have, need = shown(cascade.alphabet), shown(machine.alphabet)
         raise ValueError(f"the cascade reads {have} and the automaton {need}: the same letters in one order are needed")
+    with cascade.frozen():
+        return _explored(cascade, moore, budget)
+
+
+def _explored(cascade: CompiledCascade, moore: MooreMachine, budget: int) -> Equality:
+    n_letters = len(cascade.alphabet)
     expected = moore.outputs.astype(bool) if cascade.labels is None else moore.outputs
     states, at = cascade.initial(1), np.array([moore.start])
     known = {_key(states)[0] + at.tobytes(): 0}

@@ -14,7 +14,7 @@ Combine = Callable[[BoolArray, BoolArray], BoolArray]
 
 
 def extend(dfa: DFA, alphabet: Iterable[Hashable], *, other: bool = False) -> DFA:
-    """The same automaton over another alphabet, which must hold every letter of its own.
+    """The same automaton over another alphabet, which must hold every letter of its own by name.
 
     Letters it does not know lead to a rejecting sink or, where its last letter stands for all others, where that leads.
 
@@ -25,7 +25,12 @@ def extend(dfa: DFA, alphabet: Iterable[Hashable], *, other: bool = False) -> DF
     if (alphabet, other) == (dfa.alphabet, dfa.other):
         return dfa
     named = dfa.alphabet[:-1] if dfa.other else dfa.alphabet
-    missing = [letter for letter in named if letter not in alphabet]
+    kept = alphabet[:-1] if other else alphabet
+    missing = [letter for letter in named if letter not in kept]
+    if missing and missing[0] in alphabet:
+        raise ValueError(
+            f"the last letter stands for all others and cannot be {missing[0]!r}, which the automaton names"
+        )
     if missing:
         raise ValueError(f"the new alphabet lacks {missing[0]!r}")
     if dfa.other and not other:
@@ -87,10 +92,13 @@ def difference(a: DFA, b: DFA, budget: int | None = BUDGET) -> DFA:
 def complement(dfa: DFA, alphabet: Iterable[Hashable] | None = None) -> DFA:
     """The words over the alphabet that are not accepted.
 
-    Arguments: alphabet, if given, is that of the words meant, as for `extend`.
+    Arguments: alphabet, if given, is that of the words meant, as for `extend`; where the automaton has a letter for all
+    others, it keeps it, as the last one.
     """
     if alphabet is not None:
-        dfa = extend(dfa, alphabet, other=dfa.other)
+        rest = dfa.alphabet[-1:] if dfa.other else ()
+        named = [letter for letter in letters(alphabet) if letter not in rest]
+        dfa = extend(dfa, (*named, *rest), other=dfa.other)
     return DFA(dfa.alphabet, dfa.transitions, ~dfa.accepting, dfa.start, dfa.other)
 
 

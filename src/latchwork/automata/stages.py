@@ -13,7 +13,7 @@ from latchwork.automata.circuit import TRUE, TRUE_VALUE
 from latchwork.automata.structure import Stage, Wiring
 from latchwork.nn.lattice import LatticeGates, joined, padded
 from latchwork.ops.scan import minmax_matrix_scan, minmax_scan
-from latchwork.ops.table import minmax_table_scan
+from latchwork.ops.table import SparseTable, minmax_table_scan, sparse_table
 
 
 class StageUnits(nn.Module):
@@ -108,11 +108,17 @@ class VectorUnit(nn.Module):
         self.unconditional = unit.gates == (TRUE,)
         self.reset = nn.Parameter(torch.zeros(len(unit.gates), n_letters, unit.degree, unit.degree))
         self.set = nn.Parameter(torch.zeros(len(unit.gates), n_letters, unit.degree))
+        self.ready: SparseTable | None = None  # while the parameters do not change
+
+    def freeze(self) -> None:
+        """Get the tables ready for many calls, until `ready` is None again."""
+        if self.unconditional and self.reset.device.type == "cpu":
+            self.ready = sparse_table(self.reset.detach()[0], self.set.detach()[0])
 
     def forward(self, wires: Tensor, letters: Tensor, state: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Its states after every letter [B, T, n] and the last ones [B, n]."""
         if self.unconditional:
-            return minmax_table_scan(self.reset[0], self.set[0], letters, state, mask=mask)
+            return minmax_table_scan(self.reset[0], self.set[0], letters, state, mask=mask, table=self.ready)
         gates = wires.index_select(0, self.wires).view(len(self.wires), *letters.shape, 1)
         s = torch.minimum(self.set[:, letters], gates).amax(0).unsqueeze(2)
         r = torch.minimum(self.reset[:, letters], gates.unsqueeze(-1)).amax(0).unsqueeze(2)

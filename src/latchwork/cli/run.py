@@ -53,7 +53,8 @@ class Run:
         cascade.judge([cascade.alphabet[:1]])  # loads kernels, before time is taken
         work = Work()
         try:
-            self._print(self._judged(cascade, work))
+            with cascade.frozen():
+                self._print(self._judged(cascade, work))
         except KeyboardInterrupt:
             _say(work)
             return 130

@@ -11,17 +11,44 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
-from latchwork.ops.arguments import check_flags
+from latchwork.ops.arguments import STATES, check_flags
 from latchwork.ops.scan import minmax_matrix_scan
 
 _SPREAD_ELEMENTS = 1 << 22  # of R over time at once: 16 MiB in float32
 _LARGE = 32  # degree above which the loop of the specification is faster than composing steps
+
+
+class SparseTable(NamedTuple):
+    """R and s of every letter as the kernel reads them: of R what can decide something, in the dtype of states."""
+
+    begins: Tensor
+    """[A·n + 1] int64: where the entries of each row begin."""
+    columns: Tensor
+    """[entries] int64."""
+    values: Tensor
+    """[entries]."""
+    sets: Tensor
+    """[A, n]."""
+
+
+def sparse_table(R: Tensor, s: Tensor) -> SparseTable | None:  # noqa: N803
+    """Get R [A, n, n] and s [A, n] on the CPU ready for `minmax_table_scan`; None where one is NaN.
+
+    The kernel compares, and comparing does not carry NaN on.
+    """
+    if R.isnan().any() or s.isnan().any():
+        return None
+    wide = STATES[R.dtype]
+    decisive = s.unsqueeze(-1) < R
+    begins = torch.nn.functional.pad(decisive.sum(-1).flatten().cumsum(0), (1, 0))
+    return SparseTable(begins, decisive.nonzero()[:, 2].contiguous(), R[decisive].to(wide), s.to(wide).contiguous())
 
 
 def minmax_table_scan(
@@ -31,6 +58,7 @@ def minmax_table_scan(
     state: Tensor,
     *,
     mask: Tensor | None = None,
+    table: SparseTable | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Run x_t = (R[a_t] ⊗ x_{t−1}) ⊕ s[a_t] over the letters a_t of many words at once.
 
@@ -40,6 +68,7 @@ def minmax_table_scan(
         letters: [B, T] integers in 0 … A − 1.
         state: [B, n] the state before the first letter; float32, or float64 beside float64.
         mask: [B, T] bool; at False the state is kept.
+        table: `sparse_table(R, s)`, for many calls with the same R and s.
 
     Returns: x [B, T, n] every state in the dtype of R and s; last [B, n] the last one. The same values and gradients
     as `minmax_matrix_scan` of R[letters] and s[letters].
@@ -50,15 +79,23 @@ def minmax_table_scan(
     mask = None if mask is None else check_flags(mask, "mask", letters)
     inputs = (R, s, state)
     plain = all(not a.requires_grad for a in inputs) or not torch.is_grad_enabled()
-    # The kernel compares, and comparing does not carry NaN on; nor does it carry tangents on.
+    # The kernel carries on neither NaN nor tangents.
     if (
         plain
         and forward_ad._current_level < 0
         and R.device.type == "cpu"
         and not torch.compiler.is_compiling()
-        and not any(a.isnan().any() for a in inputs)
+        and not state.isnan().any()
     ):
-        return _kernel(R, s, letters, state, mask)
+        numbers = letters
+        if table is None and letters.numel() < len(R):  # getting all letters ready would take longer than the steps do
+            used, numbers = letters.unique(return_inverse=True)
+            table = sparse_table(R[used], s[used])
+        elif table is None:
+            table = sparse_table(R, s)
+        if table is not None:
+            x, last = _kernel(table, numbers, state, mask)
+            return x.to(s.dtype), last
     time = max(1, _SPREAD_ELEMENTS // max(1, len(letters) * R.shape[1] ** 2))
     parts = []
     for start in range(0, letters.shape[1], time):
@@ -78,26 +115,18 @@ def _spread(R, s, letters, state, mask) -> tuple[Tensor, Tensor]:  # noqa: N803
     return x.squeeze(2), last.squeeze(1)
 
 
-def _kernel(R, s, letters, state, mask) -> tuple[Tensor, Tensor]:  # noqa: N803
-    """On the CPU and without gradients: tables in the dtype of states, one row of the batch a thread at a time."""
-    wide, dtype = state.dtype, s.dtype
-    if letters.numel() < len(R):  # few steps, and getting tables ready would take longer than they do
-        used, letters = letters.unique(return_inverse=True)
-        R, s = R[used], s[used]  # noqa: N806
-    letters, start, sets = letters.contiguous(), state.contiguous(), s.to(wide).contiguous()
-    decisive = s.unsqueeze(-1) < R
-    begins = torch.nn.functional.pad(decisive.sum(-1).flatten().cumsum(0), (1, 0))
-    columns, values = decisive.nonzero()[:, 2].contiguous(), R[decisive].to(wide)
-    batch, time = letters.shape
-    x = torch.empty(batch, time, s.shape[1], dtype=wide)
-    addresses = [a.data_ptr() for a in (begins, columns, values, sets, letters, start, x)]
-    fields = [0, batch, time, s.shape[1], *addresses, 0 if mask is None else mask.data_ptr()]
+def _kernel(table: SparseTable, letters: Tensor, state: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """On the CPU and without gradients, one row of the batch a thread at a time."""
+    letters, start = letters.contiguous(), state.contiguous()
+    (batch, time), n = letters.shape, table.sets.shape[1]
+    x = torch.empty(batch, time, n, dtype=state.dtype)
+    addresses = [a.data_ptr() for a in (*table, letters, start, x)]
+    fields = [0, batch, time, n, *addresses, 0 if mask is None else mask.data_ptr()]
     if x.numel():
         team = importlib.import_module("latchwork.ops.team")
         block = (ctypes.c_int64 * len(fields))(*fields)
-        team.run(_compiled(wide).address, block, min(batch, team.size()))
-    last = x[:, -1].clone() if time else state.clone()
-    return x.to(dtype), last
+        team.run(_compiled(state.dtype).address, block, min(batch, team.size()))
+    return x, x[:, -1].clone() if time else state.clone()
 
 
 @functools.cache
@@ -116,14 +145,15 @@ def _check(R, s, letters, state) -> Tensor:  # noqa: N803
             raise TypeError(f"{name} must be on {R.device} as R is, got {a.device}")
     if R.ndim != 3 or R.shape[1] != R.shape[2] or s.shape != R.shape[:2]:
         raise ValueError(f"R must be [A, n, n] and s [A, n], got R {tuple(R.shape)} and s {tuple(s.shape)}")
-    if R.dtype != s.dtype:
-        raise TypeError(f"R and s must share a dtype, got {R.dtype} and {s.dtype}")
+    if R.dtype != s.dtype or R.dtype not in STATES:
+        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in STATES)
+        raise TypeError(f"R and s must share a dtype of {names}, got {R.dtype} and {s.dtype}")
     if letters.ndim != 2 or letters.is_floating_point() or letters.dtype == torch.bool:
         raise ValueError(f"letters must be integers [B, T], got {letters.dtype} {tuple(letters.shape)}")
     letters = letters.long()  # the others cannot all be compared, nor be indices
     if letters.numel() and not (letters.min() >= 0 and letters.max() < len(R)):
         raise ValueError(f"letters must be in 0 … {len(R) - 1}, got {int(letters.min())} … {int(letters.max())}")
-    wide = torch.promote_types(R.dtype, torch.float32)
+    wide = STATES[R.dtype]
     if state.shape != (len(letters), R.shape[1]) or state.dtype != wide:
         wanted = f"{wide} of {(len(letters), R.shape[1])}"
         raise ValueError(f"state must be {wanted} beside these letters, got {state.dtype} of {tuple(state.shape)}")
