@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import numbers
 import types
 from collections.abc import Mapping
@@ -33,6 +34,18 @@ def check_types(cls: type, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         if name in hints and not _fits(value, hints[name]):
             raise ValueError(f"{name} must be {_words(hints[name])}, got {value!r}")
+
+
+def settle(instance: Any) -> None:
+    """Check the fields of a frozen dataclass; integers and numbers of other libraries become Python's, as JSON needs.
+
+    Raises: ValueError as `check_types`.
+    """
+    values = {field.name: getattr(instance, field.name) for field in dataclasses.fields(instance)}
+    check_types(type(instance), values)
+    for name, value in values.items():
+        if isinstance(value, numbers.Real) and type(value) not in (bool, int, float):
+            object.__setattr__(instance, name, int(value) if isinstance(value, numbers.Integral) else float(value))
 
 
 def _fits(value: Any, hint: Any) -> bool:

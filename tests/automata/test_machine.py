@@ -36,6 +36,9 @@ def test_a_word_may_be_read_in_pieces():
         ((np.array([[0, 2]]), np.array([0])), "lead to states 0 … 0"),
         ((np.array([[0, 1]]), np.array([0, 1])), r"transitions must be \[S = 2, A\]"),
         ((np.array([[0]]), np.array([0]), 1), "start must be in 0 … 0"),
+        (([[0], [1]], [0, 1], 1.9), "start must be the number of a state, got 1.9"),
+        (([[0], [1]], [0, 1], True), "start must be the number of a state, got True"),
+        (([[0], [1]], [0, 1], "1"), "start must be the number of a state, got '1'"),
         ((np.array([[0]]), np.array([[0]])), r"outputs must be \[S\], got \(1, 1\)"),
         ((np.array([[0]]), np.array([0.5])), "outputs must be integers, got float64"),
         ((np.array([[0]]), ["high"]), "outputs must be integers, got <U4"),
@@ -72,3 +75,9 @@ def test_tables_may_be_lists():
 def test_unknown_symbols_are_refused():
     with pytest.raises(ValueError, match="symbols must be in 0 … 1"):
         PARITY.run(np.array([[0, 2]]))
+
+
+def test_unknown_states_are_refused():
+    for state in (-1, 2):
+        with pytest.raises(ValueError, match="states must be in 0 … 1"):
+            PARITY.run(np.array([[0, 1]]), np.array([state]))

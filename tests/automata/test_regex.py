@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+import tracemalloc
 import warnings
 
 import pytest
@@ -201,6 +202,14 @@ def test_too_much_is_refused_before_it_takes_long():
         from_regex("(" * 5000 + ")" * 5000, "a")
     with pytest.raises((BudgetError, RegexError)):
         from_regex("(?:(?=(?:a|b)*a(?:a|b){12})(?:a|b)(?!(?:a|b)*b(?:a|b){12}))*", "ab", budget=300)
+    # what each of twenty pairs of assertions may owe: 2^20 ways of owing something else
+    pairs = "|".join(f".(?={chr(97 + i)}x)(?={chr(97 + i)}.y)" for i in range(20))
+    tracemalloc.start()
+    with pytest.raises(BudgetError, match="too much work"):
+        from_regex(f".*(?<!(?:{pairs})).*", "abcxy", budget=200)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 300 << 20  # instead of gigabytes
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ from torch import nn
 from latchwork import CascadeConfig, CascadeLM
 from latchwork.evaluation.extrapolate import extrapolate
 from latchwork.evaluation.measure import Score, percent, score_streams, share_percent
+from latchwork.models.architectures import build
 from latchwork.tasks import IGNORE, get
 from latchwork.tasks.task import Batch
+from latchwork.verify import state_decay, state_gradient
 
 
 class Oracle(nn.Module):
@@ -274,6 +276,23 @@ def test_every_module_trains_as_before_after_a_score():
     score_streams(model, task.streams("validation", 0, 1, 4096), task.classes)
     list(extrapolate(model, task, seed=1, sequences=1, length=64, chunk=64))
     assert [module.training for module in model.modules()] == before
+
+
+def test_who_stops_in_the_middle_goes_on_with_a_model_that_trains():
+    """Generators leave nothing changed between what they yield."""
+    task = get("latching", size=3)
+    model = build(CascadeConfig(d_model=8, n_layers=2, n_units=4), task.vocab_size).train()
+    enabled = torch.backends.cudnn.enabled
+    tokens = torch.randint(task.vocab_size, (1, 9))
+    for generator in (
+        extrapolate(model, task, seed=1, sequences=1, length=128, chunk=64),
+        state_decay(model, tokens),
+        state_gradient(model, tokens),
+        model.generate(tokens),
+    ):
+        next(generator)
+        assert all(module.training for module in model.modules())
+        assert torch.backends.cudnn.enabled == enabled
 
 
 def test_a_share_is_100_percent_only_if_it_is_one():

@@ -231,7 +231,7 @@ def test_absent_libraries_are_named_with_what_to_install(monkeypatch, name, libr
     ("name", "sizes", "message"),
     [
         ("lstm", {"d_model": 0}, "d_model must be a positive integer, got 0"),
-        ("gru", {"n_layers": 1.5}, "n_layers must be a positive integer, got 1.5"),
+        ("gru", {"n_layers": 1.5}, "n_layers must be an integer, got 1.5"),
         ("mamba2", {"n_heads": 7}, r"expand · d_model must be a multiple of n_heads = 7, got 180"),
         ("xlstm-large", {"d_model": 72}, "d_model must be a multiple of 64, got 72"),
         ("mlstm", {"n_heads": 5}, "d_model must be a multiple of n_heads = 5, got 96"),

@@ -212,7 +212,7 @@ def test_vector_units_start_ready_to_permute_or_to_keep_with_a_low_set_and_unequ
     ("options", "message"),
     [
         ({"d_model": 0}, "d_model must be a positive integer, got 0"),
-        ({"n_units": 2.5}, "n_units must be a positive integer"),
+        ({"n_units": 2.5}, "n_units must be an integer, got 2.5"),
         ({"conv": "wide"}, "conv must be one of basic, gated, got 'wide'"),
         ({"norm": "batchnorm"}, "norm must be one of layernorm, rmsnorm, none"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\)"),
@@ -243,6 +243,57 @@ def test_bad_inputs_are_named():
         model(torch.zeros(1, 3, dtype=torch.long), carried)
     with pytest.raises(ValueError, match="the state has 2 layers, the model has 3"):
         model(torch.zeros(2, 3, dtype=torch.long), carried[:2])
+    with pytest.raises(TypeError, match=r"the state must be torch\.float32 on cpu, got torch\.float64 on cpu"):
+        model(torch.zeros(2, 3, dtype=torch.long), state.to(carried, torch.float64))
+    with pytest.raises(TypeError, match="the state must consist of tensors, got NoneType"):
+        model(torch.zeros(2, 3, dtype=torch.long), ((None, None),) * 3)
+    with pytest.raises(TypeError, match=r"inputs must be torch\.float32 on cpu like the parameters, got torch\.float64"):
+        model.cascade(torch.zeros(1, 2, 12, dtype=torch.float64))
+    with pytest.raises(ValueError, match="tokens must be in 0 … 10, got values from 3 to 11"):
+        model.generate(torch.tensor([[3, 11]]))  # at once, not with the first token
+    with pytest.raises(ValueError, match="integer tensor"):
+        model.generate(torch.zeros(1, 2))
+
+
+def test_an_embedding_that_does_more_is_called():
+    """Hooks, subclasses and wrappers of the token embedding count, in sequences as for single tokens."""
+
+    class Louder(torch.nn.Embedding):
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            return 3 * super().forward(tokens)
+
+    model = CascadeLM(CascadeConfig(**SMALL, tie_embeddings=False), 11).eval()
+    tokens = torch.randint(11, (1, 6))
+    with torch.no_grad():
+        scaled = CascadeLM(model.config, 11).eval()
+        scaled.load_state_dict(model.state_dict())
+        scaled.embedding.weight.mul_(3)
+        wanted, _ = scaled(tokens)
+        loud = Louder(11, model.config.d_model)
+        loud.load_state_dict(model.embedding.state_dict())
+        hooked = CascadeLM(model.config, 11).eval()
+        hooked.load_state_dict(model.state_dict())
+        hooked.embedding.register_forward_hook(lambda module, arguments, output: 3 * output)
+        model.embedding = loud
+        for other in (model, hooked):
+            torch.testing.assert_close(other(tokens)[0], wanted, rtol=1e-5, atol=1e-5)
+            carried, steps = None, []
+            for token in tokens.split(1, dim=1):
+                logits, carried = other(token, carried)
+                steps.append(logits)
+            torch.testing.assert_close(torch.cat(steps, 1), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_documents_are_checked_once_a_call(monkeypatch):
+    """Comparing boundaries waits for a GPU, so layers must not do it again."""
+    calls = []
+    real = torch.Tensor.tolist
+    monkeypatch.setattr(torch.Tensor, "any", lambda a, *args: calls.append(a) or torch.any(a, *args))
+    model = CascadeLM(CascadeConfig(**SMALL), 11).eval()
+    boundaries = torch.tensor([0, 2, 7])
+    model(torch.zeros(1, 7, dtype=torch.long), cu_seqlens=boundaries)
+    assert len(calls) == 1
+    assert real(boundaries) == [0, 2, 7]
 
 
 def test_no_tokens_give_no_logits_and_the_same_state():

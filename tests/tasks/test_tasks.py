@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import json
 
 import numpy as np
 import pytest
 from helpers import run_python
 
-from latchwork import tasks
+from latchwork import CascadeConfig, tasks
 from latchwork.tasks import IGNORE, chance
+from latchwork.tasks.latching import Latching
 from latchwork.tasks.task import SPLITS
+from latchwork.training.recipe import Recipe
 
 UNIFORM = [("latching", 4), ("latching", 16), ("inductionheads", 16), ("inductionheads", 30)]
 SYNTHETIC = [*UNIFORM, ("sequences", 2), ("sequences", 16)]
@@ -172,6 +176,7 @@ def test_text_is_cut_by_position_and_every_byte_trains_once_an_epoch(tmp_path):
         (lambda p: tasks.get("laching"), "no task 'laching'.*did you mean latching"),
         (lambda p: tasks.get("latching", sise=4), "no option sise; it has size"),
         (lambda p: tasks.get("latching", size=1), "size must be at least 2"),
+        (lambda p: Latching("16"), "size must be an integer, got '16'"),
         (lambda p: tasks.get("inductionheads", size=0), "size must be at least 2"),
         (lambda p: tasks.get("text", data=p / "absent").parts, "no file or folder .*absent"),
         (lambda p: tasks.get("text", data=p).parts, "folder without files"),
@@ -182,6 +187,15 @@ def test_text_is_cut_by_position_and_every_byte_trains_once_an_epoch(tmp_path):
 def test_bad_options_are_named(tmp_path, make, message):
     with pytest.raises(ValueError, match=message):
         make(tmp_path)
+
+
+def test_numbers_of_numpy_are_as_good_as_python_s():
+    """They come out of sweeps and arrays, and have to be written as JSON."""
+    task, recipe = tasks.get("latching", size=np.int64(8)), Recipe(seed=np.int32(3), lr=np.float32(0.5))
+    config = CascadeConfig(n_layers=np.int64(1), dropout=np.float64(0.5))
+    for fields in (dataclasses.asdict(task), recipe.to_dict(), config.to_dict()):
+        assert json.loads(json.dumps(fields)) == fields
+    assert task == Latching(8)
 
 
 @pytest.mark.parametrize(("window", "share"), [(4, 0.9), (512, 0.9), (7, 0.5), (1, 0.05), (3, 0.99)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from filelock import FileLock
 from small_runs import losses, make_run
 from torch import nn
 
+from latchwork.files import write_text
 from latchwork.tasks import get
 from latchwork.training import checkpoint
 from latchwork.training.checkpoint import CheckpointError
@@ -55,6 +57,56 @@ def test_a_checkpoint_that_was_being_written_does_not_count(tmp_path, monkeypatc
     found, _, complaints = checkpoint.newest(run.checkpoints)
     assert found.step == 3
     assert not complaints
+    assert list(run.checkpoints.glob(".partial-*"))
+    checkpoint.save(run.checkpoints, 9, model, {}, {})
+    assert not list(run.checkpoints.glob(".partial-*"))
+
+
+def test_a_run_that_is_removed_takes_nothing_of_the_user_s_along(tmp_path):
+    run = make_run(tmp_path / "run", steps=3)
+    list(train(run))
+    (run.path / "notes.txt").write_text("mine", "utf-8")
+    with FileLock(run.path / "run.lock"), pytest.raises(RunError, match="being trained by another process"):
+        run.remove()
+    assert run.best().step == 3
+    run.remove()
+    assert {path.name for path in run.path.iterdir()} <= {"notes.txt", "run.lock"}
+    assert (run.path / "notes.txt").read_text("utf-8") == "mine"
+    run.create()
+
+
+def test_the_last_record_is_the_last_of_all_whole_ones(tmp_path):
+    run = make_run(tmp_path / "run", steps=3)
+    assert run.last_record() is None
+    list(train(run))
+    assert run.last_record() == list(run.records())[-1]
+    with run.metrics.open("a", encoding="utf-8") as file:
+        file.write("".join(f'{{"step": {step}, "loss": {"1" * 60}}}\n' for step in range(4, 3000)) + '{"step": 3')
+    assert run.last_record() == list(run.records())[-1]
+    assert run.last_record()["step"] == 2999
+
+
+def test_files_are_whole_whoever_writes_them(tmp_path):
+    """Two writers at a time: none fails, and a reader sees one of their files."""
+    path = tmp_path / "file"
+    texts = ["a" * 100_000, "b" * 50_000]
+    write_text(path, texts[0])
+    failures: list[BaseException] = []
+
+    def write(text: str) -> None:
+        try:
+            for _ in range(60):
+                write_text(path, text)
+        except BaseException as error:
+            failures.append(error)
+
+    writers = [threading.Thread(target=write, args=(text,)) for text in texts]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        assert path.read_text("utf-8") in texts
+    assert not failures
+    assert [left.name for left in tmp_path.iterdir()] == ["file"]
 
 
 def test_checkpoints_hold_no_pickle_and_tied_weights_stay_tied(tmp_path, text):

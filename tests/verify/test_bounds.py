@@ -36,6 +36,21 @@ def test_states_never_leave_their_bounds(norm, degree, learned_x0):
 
 
 @pytest.mark.parametrize("norm", ["layernorm", "rmsnorm"])
+def test_bounds_of_products_in_bfloat16_hold_under_autocast(norm):
+    escaped = 0
+    for seed in range(20):
+        torch.manual_seed(seed)
+        model = Cascade(CascadeConfig(d_model=2, n_layers=1, n_units=8, norm=norm)).eval()
+        spread(model)
+        (interval,), (narrow,) = bounds(model, torch.bfloat16), bounds(model)
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            _, ((_, states),) = model(100 * torch.randn(64, 9, 2))
+        assert interval.contains(states)
+        escaped += not narrow.contains(states)
+    assert escaped  # the bounds of float32 are too narrow there
+
+
+@pytest.mark.parametrize("norm", ["layernorm", "rmsnorm"])
 def test_bounds_are_attained(norm):
     """The set value of each unit of a layer reaches its bound for the input along its weights."""
     model = Cascade(CascadeConfig(**{**SMALL, "n_layers": 1}, norm=norm))

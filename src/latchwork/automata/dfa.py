@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latchwork.automata.machine import IntArray, MooreMachine, integers
+from latchwork.automata.machine import IntArray, MooreMachine, integers, start_state
 
 BoolArray = NDArray[np.bool_]
 Word = tuple[Hashable, ...]
@@ -68,17 +68,14 @@ class DFA:
             q, a = bad[0]
             target = f"{transitions[q, a]}; states are 0 … {states - 1}"
             raise ValueError(f"the transition from state {q} on {alphabet[a]!r} leads to {target}")
-        if isinstance(self.start, bool) or not isinstance(self.start, int | np.integer):
-            raise ValueError(f"start must be the number of a state, got {self.start!r}")
-        if not 0 <= self.start < states:
-            raise ValueError(f"start must be in 0 … {states - 1}, got {self.start}")
+        start = start_state(self.start, states)
         if self.other and not alphabet:
             raise ValueError("other needs a last letter to stand for other symbols; the alphabet is empty")
         transitions.setflags(write=False)
         accepting.setflags(write=False)
         for name, value in (("alphabet", alphabet), ("transitions", transitions), ("accepting", accepting)):
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "start", int(self.start))
+        object.__setattr__(self, "start", start)
         object.__setattr__(self, "other", bool(self.other))
 
     @classmethod
@@ -125,7 +122,7 @@ class DFA:
     def n_symbols(self) -> int:
         return len(self.alphabet)
 
-    @property
+    @cached_property
     def machine(self) -> MooreMachine:
         """The same table as a Moore machine that gives 1 in accepting states and 0 in others."""
         return MooreMachine(self.transitions, self.accepting.astype(np.int64), self.start)

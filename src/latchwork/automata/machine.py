@@ -34,8 +34,7 @@ class MooreMachine:
         states = len(self.outputs)
         if self.transitions.ndim != 2 or len(self.transitions) != states:
             raise ValueError(f"transitions must be [S = {states}, A], got {self.transitions.shape}")
-        if not 0 <= self.start < states:
-            raise ValueError(f"start must be in 0 … {states - 1}, got {self.start}")
+        object.__setattr__(self, "start", start_state(self.start, states))
         if self.transitions.size and not (self.transitions.min() >= 0 and self.transitions.max() < states):
             raise ValueError(f"transitions must lead to states 0 … {states - 1}")
 
@@ -61,12 +60,23 @@ class MooreMachine:
         batch, time = symbols.shape
         if symbols.size and not (symbols.min() >= 0 and symbols.max() < self.n_symbols):
             raise ValueError(f"symbols must be in 0 … {self.n_symbols - 1}")
+        if states is not None and len(states) and not (states.min() >= 0 and states.max() < self.n_states):
+            raise ValueError(f"states must be in 0 … {self.n_states - 1}")
         table, columns = self.transitions.ravel(), np.ascontiguousarray(symbols.T)
         visited = np.empty((time + 1, batch), dtype=np.int64)
         visited[0] = self.start if states is None else states
         for t in range(time):
             visited[t + 1] = table[visited[t] * self.n_symbols + columns[t]]
         return np.ascontiguousarray(visited.T)
+
+
+def start_state(value: object, states: int) -> int:
+    """The number of a state as an int. Raises: ValueError for what is none of 0 … states − 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ValueError(f"start must be the number of a state, got {value!r}")
+    if not 0 <= value < states:
+        raise ValueError(f"start must be in 0 … {states - 1}, got {value}")
+    return int(value)
 
 
 def integers(values: ArrayLike, name: str) -> IntArray:

@@ -140,11 +140,15 @@ class Position:
                 if following not in seen:
                     seen.add(following)
                     waiting.append(following)
-        self._stepper.work -= len(seen)
-        if self._stepper.work < 0:
-            raise BudgetError("the pattern takes too much work; a larger budget may help, or a simpler pattern")
+                    self._work()
+        self._work(len(runs))
         self._closed[runs] = found
         return found
+
+    def _work(self, done: int = 1) -> None:
+        self._stepper.work -= done
+        if self._stepper.work < 0:
+            raise BudgetError("the pattern takes too much work; a larger budget may help, or a simpler pattern")
 
     def _pass(self, number: int, node: Node, debts: Debts) -> Iterable[Run]:
         """Where a node that reads nothing leads."""
@@ -154,7 +158,7 @@ class Position:
             return [(node.next, debts | {Debt(frozenset({(node.start, FREE)}), node.inverted)})]
         if isinstance(node, Behind):
             owed = self._owed[node.number]
-            return [(node.next, debts | more) for more in (_inverted(owed) if node.inverted else owed)]
+            return ((node.next, debts | more) for more in (_inverted(owed) if node.inverted else owed))
         if isinstance(node, Before | After | Boundary) and self._stepper.around.holds(
             number, node, self._state.last, self._coming
         ):

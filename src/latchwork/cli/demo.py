@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,7 +38,7 @@ class Demo:
         if (self.out / "config.json").exists():
             if _but_for_the_seed(Run.open(self.out)) != _but_for_the_seed(run):
                 raise ValueError(f"{self.out} holds another run; choose another folder with --out")
-            shutil.rmtree(self.out)
+            run.remove()
         run.create()
         say("Latching(16): the first of up to a million tokens has to be named at every later step.")
         status = train_and_report(run, resume=False)

@@ -59,6 +59,8 @@ class Evaluate:
         except KeyboardInterrupt:
             say(f"interrupted: {file} {'stays as it was' if file.exists() else 'is not written'}")
             return 130
+        if not result["scored"]:
+            raise ValueError("no step of these sequences is scored: nothing was measured")
         write_json(file, result)
         if self.json:
             print_json(result)

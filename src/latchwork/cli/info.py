@@ -13,7 +13,6 @@ import tyro
 
 import latchwork
 from latchwork.cli.display import print_json
-from latchwork.models.architectures import body_size
 from latchwork.ops.scan import BACKENDS, has_triton
 from latchwork.training.run import Run
 
@@ -50,13 +49,13 @@ def _installation() -> dict[str, Any]:
 
 
 def _run(run: Run) -> dict[str, Any]:
-    records, model = list(run.records()), run.build()
+    records = list(run.records())
     validations = [record for record in records if "validation" in record]
     return {
         "run": str(run.path),
         **{key: value for key, value in run.to_dict().items() if key != "format"},
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "body parameters": body_size(model),
+        "parameters": run.count_parameters(),
+        "body parameters": run.count_parameters(body=True),
         "updates": records[-1]["step"] if records else 0,
         "last validation": validations[-1]["validation"] if validations else None,
         "report": str(run.report) if run.report.exists() else None,

@@ -112,10 +112,9 @@ def _names(runs: Sequence[Run]) -> dict[Path, str]:
 
 def _state(run: Run) -> str:
     """Where a run is that is being worked on."""
-    records = list(run.records())
-    if not records:
+    last = run.last_record()
+    if last is None:
         return "starts"
-    last = records[-1]  # read once: this is asked several times a second
     return "measured" if "end" in last else f"step {last['step']:,}"
 
 

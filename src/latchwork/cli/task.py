@@ -111,11 +111,11 @@ def drawn(tokens: list[str], targets: list[str | None], columns: int) -> list[st
 
 def _examples(task: Task, split: Split, seed: int, count: int) -> list[Example]:
     """The first samples, each whole."""
-    examples = []
+    examples, token_names, class_names = [], task.token_names, task.class_names
     for number in range(count):
         tokens, targets = (a[0] for a in task.batch(split, seed, [number]))
-        names = [None if target == IGNORE else task.class_names[target] for target in targets]
-        examples.append(([task.token_names[token] for token in tokens], names))
+        names = [None if target == IGNORE else class_names[target] for target in targets]
+        examples.append(([token_names[token] for token in tokens], names))
     return examples
 
 
@@ -126,7 +126,8 @@ def _labels(task: Task, split: Split, seed: int) -> dict[str, str]:
     else:
         shares, where = task.label_distribution(split, seed), ""
     order = np.argsort(-shares, kind="stable")
-    shown = ", ".join(f"{task.class_names[c]} {shares[c]:.1%}" for c in order[:8] if shares[c])
+    class_names = task.class_names
+    shown = ", ".join(f"{class_names[c]} {shares[c]:.1%}" for c in order[:8] if shares[c])
     more = int((shares > 0).sum()) - 8
     rest = f", and {more:,} more" if more > 0 else ""
     return {"labels": f"{shown}{rest}{where}", "floor": f"{shares.max(initial=0.0):.1%} (always the commonest label)"}

@@ -12,7 +12,6 @@ import tyro
 from latchwork.cli.display import IS_MAIN, Bar, interruptible, print_json, say, set_threads
 from latchwork.cli.options import checked, one_of, task_command, unchecked
 from latchwork.evaluation.measure import percent
-from latchwork.evaluation.outcome import count_parameters
 from latchwork.evaluation.report import write_report
 from latchwork.models.architectures import ARCHITECTURES, CASCADE, ModelConfig, architecture
 from latchwork.nn.config import CascadeConfig
@@ -51,7 +50,9 @@ class _Train:
         accelerator = make_accelerator()
         path = first_says(self.out or free_folder(task, model, recipe))
         run = Run(path, task, model, recipe)
-        count_parameters(run)  # and so is an absent library
+        run.count_parameters()  # and so is an absent library
+        if task.measure == "accuracy" and not task.label_distribution("train", recipe.seed).any():
+            raise ValueError("no step of the first 256 training sequences is scored: there is nothing to learn")
         if accelerator.is_main_process:
             run.create()
         accelerator.wait_for_everyone()
@@ -171,9 +172,8 @@ _MORE = {
 
 def describe(run: Run) -> None:
     """What is trained on what, and what answering the commonest label would score."""
-    parameters = sum(p.numel() for p in run.build().parameters())
     task = ", ".join(f"{k} {v}" for k, v in dataclasses.asdict(run.task).items())  # type: ignore[call-overload]
-    say(f"{run.task.name} ({task}) · {parameters:,} parameters · run folder {run.path}")
+    say(f"{run.task.name} ({task}) · {run.count_parameters():,} parameters · run folder {run.path}")
     if run.task.measure == "accuracy":
         shares = run.task.label_distribution("train", run.recipe.seed)
         some = shares[shares > 0]

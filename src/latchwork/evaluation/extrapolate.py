@@ -92,10 +92,10 @@ def extrapolate(
     device, state = device_of(model), None
     pieces = task.endless("evaluation", seed, range(sequences), chunk)
     clock = time.perf_counter()
-    with evaluating(model):
-        for _ in range(length // chunk):
-            batch, answers = next(pieces)
-            scored = result.total.scored
+    for _ in range(length // chunk):
+        batch, answers = next(pieces)
+        scored = result.total.scored
+        with evaluating(model):
             logits, state = model(torch.from_numpy(batch.tokens).to(device), state)
             if task.probe is None or answers is None:
                 correct = result.total.add(logits, torch.from_numpy(batch.targets))
@@ -103,7 +103,7 @@ def extrapolate(
                 probe = torch.full((sequences, 1), task.probe, device=device)
                 logits, _ = model(probe, copy.deepcopy(state))  # a model may write into the state it is given
                 correct = result.total.add(logits, torch.from_numpy(answers[:, None]))
-            result.correct.append(correct)
-            result.scored.append(result.total.scored - scored)
-            result.seconds = time.perf_counter() - clock
-            yield result
+        result.correct.append(correct)
+        result.scored.append(result.total.scored - scored)
+        result.seconds = time.perf_counter() - clock
+        yield result

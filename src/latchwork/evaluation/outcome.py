@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from latchwork.evaluation.measure import Score
 from latchwork.tasks import RegularTask
 from latchwork.training.progress import Progress
@@ -133,18 +131,9 @@ def read_evaluation(run: Run) -> dict[str, Any] | None:
     return content
 
 
-def count_parameters(run: Run) -> int:
-    """Parameters of the model of a run; no memory is taken for them.
-
-    Raises: ModuleNotFoundError with what to install where the library of the model is absent.
-    """
-    with torch.device("meta"):
-        return sum(p.numel() for p in run.build().parameters())
-
-
 def _known_parameters(run: Run) -> int | None:
     try:
-        return count_parameters(run)
+        return run.count_parameters()
     except ModuleNotFoundError:
         return None
 

@@ -12,7 +12,7 @@ from typing import Any
 from latchwork.chart import BLUE, GREY, ORANGE, blank, to_svg
 from latchwork.evaluation.groups import task_title
 from latchwork.evaluation.measure import percent
-from latchwork.evaluation.outcome import count_parameters, current_evaluation, lengths_shown
+from latchwork.evaluation.outcome import current_evaluation, lengths_shown
 from latchwork.evaluation.page import figures, page, table
 from latchwork.evaluation.states import run_states
 from latchwork.files import write_text
@@ -66,9 +66,9 @@ _STATES = (
 def _model_line(run: Run) -> str:
     m = run.model
     if not isinstance(m, CascadeConfig):
-        return f"{architecture(m)}, {count_parameters(run):,} parameters, {m.n_layers} layers, d_model {m.d_model}"
+        return f"{architecture(m)}, {run.count_parameters():,} parameters, {m.n_layers} layers, d_model {m.d_model}"
     units = f"{m.n_units} units" if m.degree == 1 else f"{m.n_units} units of degree {m.degree}"
-    return f"{count_parameters(run):,} parameters, {m.n_layers} layers of {units}, d_model {m.d_model}"
+    return f"{run.count_parameters():,} parameters, {m.n_layers} layers of {units}, d_model {m.d_model}"
 
 
 def _figures(run: Run, records: Sequence[dict[str, Any]], evaluation: dict[str, Any] | None) -> str:

@@ -108,11 +108,11 @@ def _keep(projected: dict[str, Tensor], name: str) -> Any:
 
 def _add_layer(projected: dict[str, Tensor], layers: list[LayerTrace]) -> Any:
     def hook(unit: Units, arguments: Any, output: Any) -> None:
-        u, state, mask, reset, cu_seqlens, *_ = arguments
+        u, state, mask, reset, documents, *_ = arguments
         r, s, n = projected["reset"], projected["set"], unit.degree
         start = unit.start(u)
         # What the unit itself computes, once more: a scan never rounds, so the bits are those of the unit.
-        x, _ = scan_units(r, s, state, n, x0=start, mask=mask, reset=reset, cu_seqlens=cu_seqlens)
+        x, _ = scan_units(r, s, state, n, x0=start, mask=mask, reset=reset, documents=documents)
         before = start if state is None else state
         if n > 1:
             r, s = r.unflatten(-1, (-1, n, n)), s.unflatten(-1, (-1, n))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from latchwork.models import decoding
 from latchwork.models.sampling import check_sampling, sample
-from latchwork.models.tokens import embed
+from latchwork.models.tokens import check_sizes, check_tokens, embed
 from latchwork.nn.cascade import Cascade
 from latchwork.nn.config import CascadeConfig
 from latchwork.nn.mode import evaluating
@@ -31,9 +31,7 @@ class CascadeLM(nn.Module):
 
     def __init__(self, config: CascadeConfig, vocab_size: int, n_outputs: int | None = None) -> None:
         super().__init__()
-        for name, value in (("vocab_size", vocab_size), ("n_outputs", 1 if n_outputs is None else n_outputs)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+        check_sizes(vocab_size, n_outputs)
         self.config, self.vocab_size = config, vocab_size
         self.n_outputs = vocab_size if n_outputs is None else n_outputs
         self.embedding = nn.Embedding(vocab_size, config.d_model)
@@ -71,7 +69,7 @@ class CascadeLM(nn.Module):
         return decoding.step(self, tokens, state, dropout=dropout) if type(self) is CascadeLM else None
 
     def _embed(self, tokens: Tensor) -> Tensor:
-        return embed(self.embedding, tokens)
+        return embed(self.embedding, tokens, self.vocab_size)
 
     def generate(
         self,
@@ -96,6 +94,7 @@ class CascadeLM(nn.Module):
         if not isinstance(prompt, Tensor) or prompt.ndim != 2 or prompt.shape[1] == 0:
             got = tuple(prompt.shape) if isinstance(prompt, Tensor) else type(prompt).__name__
             raise ValueError(f"prompt must be a tensor [B, T] with at least one token, got {got}")
+        check_tokens(prompt, self.vocab_size)
         if self.n_outputs != self.vocab_size:
             raise ValueError(f"a model with n_outputs = {self.n_outputs} classes does not predict its tokens")
         draw = functools.partial(sample, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)

@@ -61,7 +61,7 @@ def step(model: CascadeLM, tokens: Tensor, state: State | None, *, dropout: bool
 
     Returns: logits [1, 1, n_outputs] and the state after the token.
     """
-    if torch.compiler.is_compiling() or _is_watched():
+    if model.config.degree > 1 or torch.compiler.is_compiling() or _is_watched():
         return None
     if type(tokens) is not Tensor or tokens.shape != (1, 1) or tokens.dtype != torch.int64 or not tokens.is_cpu:
         return None

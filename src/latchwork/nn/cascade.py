@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from latchwork.nn.config import CascadeConfig
 from latchwork.nn.layer import CascadeLayer, make_norm
-from latchwork.ops.arguments import check_cu_seqlens, check_flags, join_boundaries
+from latchwork.ops.arguments import check_cu_seqlens, check_flags
 from latchwork.ops.ranks import check_group
 from latchwork.state import State
 
@@ -71,11 +71,10 @@ class Cascade(nn.Module):
         reset = None if reset is None else check_flags(reset, "reset", u)
         if mask is not None:  # what stands at padding must not reach anything, not even as a NaN in a gradient
             u = torch.where(mask.unsqueeze(-1), u, 0)
-        if cu_seqlens is not None:
-            reset = join_boundaries(reset, check_cu_seqlens(cu_seqlens, u))
+        documents = None if cu_seqlens is None else check_cu_seqlens(cu_seqlens, u)
         states = []
         for i, layer in enumerate(self.layers):
-            u, after = layer(u, None if state is None else state[i], mask, reset, cu_seqlens, process_group)
+            u, after = layer(u, None if state is None else state[i], mask, reset, documents, process_group)
             states.append(after)
         return self.norm(u), tuple(states)
 
@@ -83,8 +82,19 @@ class Cascade(nn.Module):
         if not isinstance(u, Tensor) or u.ndim != 3 or u.shape[-1] != self.config.d_model:
             got = tuple(u.shape) if isinstance(u, Tensor) else type(u).__name__
             raise ValueError(f"inputs must be [B, T, d_model = {self.config.d_model}], got {got}")
+        like = next(self.parameters())
+        if u.device != like.device or (u.dtype != like.dtype and not torch.is_autocast_enabled(u.device.type)):
+            raise TypeError(
+                f"inputs must be {like.dtype} on {like.device} like the parameters, got {u.dtype} on {u.device}"
+            )
         if state is None:
             return
+        full = torch.promote_types(like.dtype, torch.float32)
+        for a in (part for layer in state for part in layer):
+            if not isinstance(a, Tensor):
+                raise TypeError(f"the state must consist of tensors, got {type(a).__name__}")
+            if a.device != like.device or torch.promote_types(a.dtype, full) != full:
+                raise TypeError(f"the state must be {full} on {like.device}, got {a.dtype} on {a.device}")
         wanted = [(u.shape[0], self.config.d_model), (u.shape[0], self.config.n_states)]
         if len(state) != len(self.layers):
             raise ValueError(f"the state has {len(state)} layers, the model has {len(self.layers)}")

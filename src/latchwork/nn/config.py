@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
+
+from latchwork.fields import settle
 
 Conv = Literal["basic", "gated"]
 Init = Literal["small_init", "kaiming", "asymmetric", "keep"]
@@ -49,16 +51,10 @@ class CascadeConfig:
     """Use the token embedding as the output matrix (language models without n_outputs)."""
 
     def __post_init__(self) -> None:
+        settle(self)
         for name in ("d_model", "n_layers", "n_units", "degree"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
-        for name, kind in get_type_hints(CascadeConfig).items():
-            value = getattr(self, name)
-            if get_args(kind) and value not in get_args(kind):
-                raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {value!r}")
-            if kind is bool and not isinstance(value, bool):
-                raise ValueError(f"{name} must be True or False, got {value!r}")
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be a positive integer, got {getattr(self, name)}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), got {self.dropout!r}")
         if not (math.isfinite(self.expansion) and self.expansion > 0):

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from latchwork.nn.config import CascadeConfig
 from latchwork.nn.init import small_init_
+from latchwork.ops.arguments import Boundaries
 from latchwork.ops.ranks import incoming, untouched
 
 
@@ -38,11 +39,11 @@ class CausalConv(nn.Module):
         state: Tensor | None,
         mask: Tensor | None,
         reset: Tensor | None,
-        cu_seqlens: Tensor | None,
+        documents: Boundaries | None,
         process_group: Any = None,
     ) -> tuple[Tensor, Tensor]:
         """u [B, T, d_model], state [B, d_model], mask and reset [B, T] bool -> c [B, T, d_model] and the last input
-        [B, d_model]; with the boundaries `cu_seqlens` [N + 1] that of every document, [N, d_model]."""
+        [B, d_model]; with `documents` that of every document, [N, d_model]."""
         start = self.start(u)
         state = start if state is None else state
         after = None
@@ -51,7 +52,7 @@ class CausalConv(nn.Module):
             _, own = previous_inputs(u, state, start, mask, reset, None)
             own = own + u[:, :0].sum(1)  # nothing; but every rank has to go back, one without steps too
             state, after = incoming(process_group, own, untouched(u, mask, reset), state)
-        before, last = previous_inputs(u, state, start, mask, reset, cu_seqlens)
+        before, last = previous_inputs(u, state, start, mask, reset, documents)
         last = last if after is None else after
         if self.gate is not None:
             return torch.lerp(u, before, torch.sigmoid(self.gate)), last
@@ -59,7 +60,7 @@ class CausalConv(nn.Module):
 
 
 def previous_inputs(
-    u: Tensor, state: Tensor, start: Tensor, mask: Tensor | None, reset: Tensor | None, cu_seqlens: Tensor | None
+    u: Tensor, state: Tensor, start: Tensor, mask: Tensor | None, reset: Tensor | None, documents: Boundaries | None
 ) -> tuple[Tensor, Tensor]:
     """For every step the last real input before it in its document, and the last one of all.
 
@@ -68,7 +69,9 @@ def previous_inputs(
     batch, time = u.shape[:2]
     if time == 0:  # no steps of the state: on a rank that has none the gradient still goes back through it
         return state.unsqueeze(1)[:, :0].to(u.dtype), state
-    if mask is None and reset is None and cu_seqlens is None:
+    if documents is not None:
+        reset = documents.first if reset is None else documents.first | reset
+    if mask is None and reset is None:
         return torch.cat([state.unsqueeze(1), u[:, :-1]], dim=1), u[:, -1]
     steps = torch.arange(time, device=u.device).expand(batch, time)
     never = torch.full_like(steps, -1)
@@ -81,9 +84,9 @@ def previous_inputs(
     before = torch.cat([torch.ones_like(steps[:, :1]), latest], dim=1)
     if reset is not None:
         before = torch.cat([before[:, :time].masked_fill(reset, 0), before[:, time:]], dim=1)
-    last = before[:, time:] if cu_seqlens is None else latest[:, cu_seqlens[1:].long() - 1]
+    last = before[:, time:] if documents is None else latest[:, documents.last]
 
     def pick(rows: Tensor) -> Tensor:
         return table.gather(1, rows.unsqueeze(-1).expand(-1, -1, u.shape[-1]))
 
-    return pick(before[:, :time]), pick(last)[:, 0] if cu_seqlens is None else pick(last)[0]
+    return pick(before[:, :time]), pick(last)[:, 0] if documents is None else pick(last)[0]

@@ -10,6 +10,7 @@ from latchwork.nn.config import CascadeConfig
 from latchwork.nn.conv import CausalConv
 from latchwork.nn.feed_forward import FeedForward
 from latchwork.nn.units import Units
+from latchwork.ops.arguments import Boundaries
 from latchwork.state import LayerState
 
 
@@ -42,13 +43,13 @@ class CascadeLayer(nn.Module):
         state: LayerState | None,
         mask: Tensor | None,
         reset: Tensor | None,
-        cu_seqlens: Tensor | None,
+        documents: Boundaries | None,
         process_group: Any = None,
     ) -> tuple[Tensor, LayerState]:
         """u [B, T, d_model] -> [B, T, d_model] and the state after the last step (of every document)."""
         conv_state, unit_state = state or (None, None)
-        c, conv_state = self.conv(self.conv_norm(u), conv_state, mask, reset, cu_seqlens, process_group)
+        c, conv_state = self.conv(self.conv_norm(u), conv_state, mask, reset, documents, process_group)
         mixed = u + c
         mixed = mixed + self.ffn(self.ffn_norm(mixed))
-        y, unit_state = self.unit(self.unit_norm(mixed), unit_state, mask, reset, cu_seqlens, process_group)
+        y, unit_state = self.unit(self.unit_norm(mixed), unit_state, mask, reset, documents, process_group)
         return u + y, LayerState(conv_state, unit_state)

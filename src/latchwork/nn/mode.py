@@ -10,9 +10,13 @@ from torch import nn
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode; afterwards every module trains or does not train as before."""
+    """Evaluation mode; afterwards every module trains or does not train as before.
+
+    A generator must not yield inside: who stops in the middle would go on with a model that does not train.
+    """
     training = [module for module in model.modules() if module.training]
-    model.eval()
+    for module in training:
+        module.training = False
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from latchwork.nn.config import CascadeConfig
 from latchwork.nn.init import even_start, output_init_, reset_set_init_, small_init_
+from latchwork.ops.arguments import Boundaries
 from latchwork.ops.scan import minmax_matrix_scan, minmax_scan
 
 
@@ -45,12 +46,12 @@ class Units(nn.Module):
         state: Tensor | None,
         mask: Tensor | None,
         reset: Tensor | None,
-        cu_seqlens: Tensor | None,
+        documents: Boundaries | None,
         process_group: Any = None,
     ) -> tuple[Tensor, Tensor]:
         """u [B, T, d_model], state [B, D], mask and reset [B, T] bool -> y [B, T, d_model] and the last states
-        [B, D]; with the boundaries `cu_seqlens` [N + 1] those of every document, [N, D]."""
-        how = {"mask": mask, "reset": reset, "cu_seqlens": cu_seqlens, "process_group": process_group}
+        [B, D]; with `documents` those of every document, [N, D]."""
+        how = {"mask": mask, "reset": reset, "documents": documents, "process_group": process_group}
         x, last = scan_units(self.reset(u), self.set(u), state, self.degree, x0=self.start(u), **how)
         y = x if self.gate is None else x * torch.sigmoid(self.gate(u))
         return self.out(y), last
@@ -65,18 +66,22 @@ def scan_units(
     x0: Tensor | None = None,
     mask: Tensor | None = None,
     reset: Tensor | None = None,
-    cu_seqlens: Tensor | None = None,
+    documents: Boundaries | None = None,
     process_group: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The scan of units of any degree n whose states lie side by side, D = U·n of them.
 
     Arguments: r [B, T, D·n], s [B, T, D], state and x0 [B, D]; the rest as in `minmax_scan`.
-    Returns: x [B, T, D] every state, last [B, D], or [N, D] with `cu_seqlens`.
+    Beside r and s of half precision x0 is rounded as they are: from states that are written in fewer digits than they
+    have, gradients need a second pass over everything.
+
+    Returns: x [B, T, D] every state, last [B, D], or [N, D] with `documents`.
     """
+    if x0 is not None and s.element_size() < x0.element_size():
+        x0 = x0.to(s.dtype)
+    how: Any = {"mask": mask, "reset": reset, "cu_seqlens": documents, "process_group": process_group}
     if degree == 1:
-        return minmax_scan(
-            r, s, state, x0=x0, mask=mask, reset=reset, cu_seqlens=cu_seqlens, process_group=process_group
-        )
+        return minmax_scan(r, s, state, x0=x0, **how)
 
     def vectors(a: Tensor | None) -> Tensor | None:
         return None if a is None else a.unflatten(-1, (-1, degree))
@@ -86,9 +91,6 @@ def scan_units(
         s.unflatten(-1, (-1, degree)),
         vectors(state),
         x0=vectors(x0),
-        mask=mask,
-        reset=reset,
-        cu_seqlens=cu_seqlens,
-        process_group=process_group,
+        **how,
     )
     return x.flatten(-2), last.flatten(-2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -85,8 +87,19 @@ def check_flags(flags: Tensor, name: str, like: Tensor) -> Tensor:
     return flags.contiguous()
 
 
-def check_cu_seqlens(cu_seqlens: Tensor, like: Tensor) -> Tensor:
-    """The first steps [B, T] bool of the documents but the first; refuses boundaries that do not fit `like`."""
+class Boundaries(NamedTuple):
+    """Documents that lie one after another in a row, checked: comparing waits for a GPU."""
+
+    first: Tensor
+    """[1, T] bool: the first step of every document but the first."""
+    last: Tensor
+    """[N] int64: the last step of every document."""
+
+
+def check_cu_seqlens(cu_seqlens: Tensor | Boundaries, like: Tensor) -> Boundaries:
+    """The documents; refuses boundaries that do not fit `like` [B, T, …], but for those that were checked before."""
+    if isinstance(cu_seqlens, Boundaries):
+        return cu_seqlens
     batch, time = like.shape[:2]
     if not isinstance(cu_seqlens, Tensor) or cu_seqlens.dtype not in (torch.int32, torch.int64):
         raise TypeError("cu_seqlens must be an int32 or int64 tensor [N + 1] of document boundaries")
@@ -97,9 +110,4 @@ def check_cu_seqlens(cu_seqlens: Tensor, like: Tensor) -> Tensor:
         raise ValueError(f"cu_seqlens must rise from 0 to T = {time} without empty documents, got {c.tolist()}")
     first = torch.zeros(1, time, dtype=torch.bool, device=like.device)
     first[0, c[1:-1].long()] = True
-    return first
-
-
-def join_boundaries(reset: Tensor | None, first: Tensor) -> Tensor:
-    """Document boundaries are resets, beside those that are asked for."""
-    return first if reset is None else reset | first
+    return Boundaries(first, c[1:].long().to(like.device) - 1)

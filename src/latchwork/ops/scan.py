@@ -28,7 +28,6 @@ from latchwork.ops.arguments import (
     check_flags,
     check_scalar,
     check_vector,
-    join_boundaries,
     scan_inputs,
 )
 from latchwork.ops.operator import scan_operator
@@ -153,11 +152,12 @@ def _scan(r, s, state, x0, mask, reset, cu_seqlens, backend, process_group) -> t
     if cu_seqlens is None:
         inputs = scan_inputs(r, s, state, x0, mask, reset)
         return _resolve(backend, inputs)(*inputs)
-    reset = join_boundaries(None if reset is None else check_flags(reset, "reset", s), check_cu_seqlens(cu_seqlens, s))
+    documents = check_cu_seqlens(cu_seqlens, s)  # at the first step of each a reset, beside those that are asked for
+    reset = documents.first if reset is None else documents.first | check_flags(reset, "reset", s)
     wide = STATES[s.dtype]  # the last states of the documents are taken from x, so x must have all of their digits
     inputs = scan_inputs(r.to(wide), s.to(wide), state, x0, mask, reset)
     x, _ = _resolve(backend, inputs)(*inputs)
-    return x.to(s.dtype), x[0, cu_seqlens[1:].long() - 1]
+    return x.to(s.dtype), x[0, documents.last]
 
 
 def _local(backend: str, inputs: tuple) -> tuple[Callable, Callable]:

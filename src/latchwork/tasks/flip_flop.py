@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from latchwork.automata.machine import MooreMachine
+from latchwork.fields import settle
 from latchwork.tasks import chance
 from latchwork.tasks.registry import register
 from latchwork.tasks.task import IGNORE, LENGTHS, IntArray, RegularTask, Split
@@ -38,6 +39,7 @@ class FlipFlop(RegularTask):
     lengths: ClassVar = LENGTHS
 
     def __post_init__(self) -> None:
+        settle(self)
         if self.size < 2:
             raise ValueError(f"size must be at least 2 values, got {self.size}")
         for name in ("write", "read"):

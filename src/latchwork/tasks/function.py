@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from latchwork.fields import settle
 from latchwork.tasks.registry import register
 from latchwork.tasks.task import (
     IGNORE,
@@ -60,6 +61,7 @@ class FunctionTask(Task):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "function", self.function if isinstance(self.function, str) else _name(self.function))
+        settle(self)
         if self.vocab_size < 1:
             raise ValueError(f"vocab_size must be at least 1, got {self.vocab_size}")
         if self.n_outputs is not None and self.n_outputs < 1:

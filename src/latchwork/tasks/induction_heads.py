@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from latchwork.automata.machine import MooreMachine
+from latchwork.fields import settle
 from latchwork.tasks import chance
 from latchwork.tasks.registry import register
 from latchwork.tasks.task import IGNORE, IntArray, RegularTask, Split
@@ -35,6 +36,7 @@ class InductionHeads(RegularTask):
     lengths: ClassVar = {"train": (35, 512), "validation": (1024, 2048), "evaluation": (1024, 2048)}
 
     def __post_init__(self) -> None:
+        settle(self)
         if self.size < 2:
             raise ValueError(f"size must be at least 2 ordinary tokens, got {self.size}")
 

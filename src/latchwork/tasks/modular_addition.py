@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from latchwork.automata.machine import MooreMachine
+from latchwork.fields import settle
 from latchwork.tasks import chance
 from latchwork.tasks.registry import register
 from latchwork.tasks.task import LENGTHS, IntArray, RegularTask, Split
@@ -29,6 +30,7 @@ class ModularAddition(RegularTask):
     lengths: ClassVar = LENGTHS
 
     def __post_init__(self) -> None:
+        settle(self)
         if self.size < 2:
             raise ValueError(f"size must be a modulus of at least 2, got {self.size}")
 

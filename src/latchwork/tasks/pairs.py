@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from latchwork.fields import settle
 from latchwork.tasks import chance
 from latchwork.tasks.registry import register
 from latchwork.tasks.task import IGNORE, SPLITS, Batch, IntArray, Split, Stream, Task, sampled_streams
@@ -53,6 +54,7 @@ class Pairs(Task):
     name: ClassVar[str] = "pairs"
 
     def __post_init__(self) -> None:
+        settle(self)
         for name in ("train_share", "validation_share"):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(f"{name} must be between 0 and 1, got {getattr(self, name)}")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latchwork.automata.machine import MooreMachine
+from latchwork.fields import settle
 from latchwork.tasks import chance
 from latchwork.tasks.registry import register
 from latchwork.tasks.task import LENGTHS, IntArray, RegularTask, Split
@@ -61,6 +62,7 @@ class Sequences(RegularTask):
     lengths: ClassVar = LENGTHS
 
     def __post_init__(self) -> None:
+        settle(self)
         if self.size < 2:
             raise ValueError(f"size must be at least 2 events, got {self.size}")
         if self.variant == "right" and self.size > LONGEST:
@@ -68,8 +70,6 @@ class Sequences(RegularTask):
                 f"size must be at most {LONGEST} events, since longer sequences are hardly completed in training "
                 f"sequences of {self.lengths['train'][1]} steps; got {self.size}"
             )
-        if self.variant not in get_args(Variant):
-            raise ValueError(f"variant must be one of {', '.join(get_args(Variant))}, got {self.variant!r}")
 
     @property
     def events(self) -> int:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from latchwork.fields import settle
 from latchwork.tasks import chance
 from latchwork.tasks.registry import register
 from latchwork.tasks.task import Batch, IntArray, Split, Stream, Task
@@ -41,6 +42,7 @@ class Text(Task):
     fresh_epochs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        settle(self)
         if not 0 < self.train_share < 1:
             raise ValueError(f"train_share must be between 0 and 1, got {self.train_share}")
         object.__setattr__(self, "data", Path(self.data).resolve())  # a run may be opened from another folder

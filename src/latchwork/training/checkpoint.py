@@ -72,7 +72,8 @@ def save(folder: Path, step: int, model: nn.Module, tensors: dict[str, Tensor], 
     """
     folder.mkdir(parents=True, exist_ok=True)
     final, partial = folder / f"step-{step:08d}", folder / f".partial-{step:08d}"
-    shutil.rmtree(partial, ignore_errors=True)
+    for left in folder.glob(".partial-*"):  # by a process that was killed, or a disk that was full
+        shutil.rmtree(left, ignore_errors=True)
     partial.mkdir()
     safetensors.torch.save_file(_weights(model), partial / _WEIGHTS, metadata={"format": "pt"})
     safetensors.torch.save_file(tensors, partial / _TRAINING)

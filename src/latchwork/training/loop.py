@@ -7,13 +7,12 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 from torch import nn
 
 from latchwork.evaluation.measure import Score, score_streams
@@ -89,7 +88,7 @@ def train(run: Run, *, resume: bool = False, stop: Callable[[], bool] = lambda: 
     install when accelerate is missing.
     """
     accelerator = make_accelerator()
-    with _alone(run, accelerator):
+    with run.locked() if accelerator.is_main_process else nullcontext():
         yield from _train(run, accelerator, resume, stop)
 
 
@@ -177,19 +176,6 @@ def make_accelerator() -> Accelerator:
     except ImportError:
         raise ImportError("training needs accelerate: pip install 'latchwork[train]'") from None
     return Accelerator(mixed_precision="no", cpu=not torch.accelerator.is_available())
-
-
-@contextmanager
-def _alone(run: Run, accelerator: Accelerator) -> Iterator[None]:
-    """Refuse a run that another process is training: both would write its checkpoints."""
-    if not accelerator.is_main_process:
-        yield
-        return
-    try:
-        with FileLock(run.path / "run.lock", timeout=0):
-            yield
-    except Timeout:
-        raise RunError(f"{run.path} is being trained by another process") from None
 
 
 def first_says(value: T) -> T:

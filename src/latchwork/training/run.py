@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import torch
+from filelock import FileLock, Timeout
+
 from latchwork.fields import check_types
 from latchwork.files import write_text
-from latchwork.models.architectures import ARCHITECTURES, CASCADE, ModelConfig, architecture, build
+from latchwork.models.architectures import ARCHITECTURES, CASCADE, ModelConfig, architecture, body_size, build
 from latchwork.models.baselines import BaselineLM
 from latchwork.models.cascade_lm import CascadeLM
 from latchwork.nn.config import CascadeConfig
@@ -53,6 +59,15 @@ class Run:
     def build(self) -> CascadeLM | BaselineLM:
         """A model with fresh weights."""
         return build(self.model, self.task.vocab_size, self.task.n_outputs)
+
+    def count_parameters(self, *, body: bool = False) -> int:
+        """Parameters of the model, or of its body: without embedding and head. No memory is taken for them.
+
+        Raises: ModuleNotFoundError with what to install where the library of the model is absent.
+        """
+        with torch.device("meta"):
+            model = self.build()
+        return body_size(model) if body else sum(p.numel() for p in model.parameters())
 
     def best(self) -> Checkpoint:
         """The checkpoint with the best validation."""
@@ -100,6 +115,27 @@ class Run:
         fingerprint = self.task.fingerprint()
         self.path.mkdir(parents=True, exist_ok=True)
         self._write_config(fingerprint)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Refuse a run that another process is training: both would write its checkpoints."""
+        try:
+            with FileLock(self.path / "run.lock", timeout=0):
+                yield
+        except Timeout:
+            raise RunError(f"{self.path} is being trained by another process") from None
+
+    def remove(self) -> None:
+        """Remove what this library has written into the folder, and nothing else.
+
+        Raises: RunError while another process is training the run.
+        """
+        with self.locked():
+            for folder in (self.checkpoints, self.path / "tensorboard"):
+                shutil.rmtree(folder, ignore_errors=True)
+            for name in ("metrics.jsonl", "best.json", "evaluation.json", "gradients.json", "report.html", "log.txt"):
+                (self.path / name).unlink(missing_ok=True)
+            (self.path / "config.json").unlink(missing_ok=True)  # at last: until then it is a run, and can be removed
 
     def check_data(self) -> None:
         """Refuse data that are not those the run was created with; runs of older versions know nothing of theirs."""
@@ -194,13 +230,31 @@ class Run:
         if not self.metrics.exists():
             return
         for line in self.metrics.read_text("utf-8", errors="replace").splitlines():
-            try:
-                record = json.loads(line)
-            except (json.JSONDecodeError, RecursionError):
-                continue
-            whole = isinstance(record, dict) and isinstance(record.get("step"), int)
-            if whole and isinstance(record.get("validation", {}), dict):
+            if record := _record(line):
                 yield record
+
+    def last_record(self) -> dict[str, Any] | None:
+        """The last of `records`, in a time that does not grow with their number."""
+        if not self.metrics.exists():
+            return None
+        with self.metrics.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL))
+            lines = file.read().decode("utf-8", errors="replace").splitlines()
+        return next((record for line in reversed(lines) if (record := _record(line))), None)
+
+
+_TAIL = 1 << 16
+"""Bytes that hold the last line of any metrics."""
+
+
+def _record(line: str) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except (json.JSONDecodeError, RecursionError):
+        return None
+    whole = isinstance(record, dict) and isinstance(record.get("step"), int)
+    return record if whole and isinstance(record.get("validation", {}), dict) else None
 
 
 def _model(fields: dict[str, Any]) -> ModelConfig:

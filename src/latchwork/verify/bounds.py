@@ -24,7 +24,7 @@ class Interval(NamedTuple):
 
 
 @torch.no_grad()
-def bounds(model: Cascade | CascadeLM) -> list[Interval]:
+def bounds(model: Cascade | CascadeLM, dtype: torch.dtype | None = None) -> list[Interval]:
     """For every layer an interval [D] that the states of its units never leave, whatever the inputs and their length.
 
     Every state is a copy of some r, s or first state, and r and s are affine in a normalised input: after LayerNorm,
@@ -34,6 +34,9 @@ def bounds(model: Cascade | CascadeLM) -> list[Interval]:
     max_k min(R_ik, U)), and with L_k the smaller of s_k and the first state, x_i ≥ max(s_i, max_k min(R_ik, L_k)).
 
     The bounds are widened by what rounding can add to r and s. They hold in evaluation and training, for any tokens.
+
+    Arguments: dtype is the precision in which matrix products are computed, by default that of the weights; under
+    autocast to bfloat16, or after `torch.set_float32_matmul_precision("medium")`, say torch.bfloat16.
 
     Returns: an `Interval` for each layer, its states as in `latchwork.state` (vector units flattened), in float64.
     Raises: ValueError for a model without normalisation, whose inputs have no bound; TypeError for other models.
@@ -47,13 +50,14 @@ def bounds(model: Cascade | CascadeLM) -> list[Interval]:
         raise ValueError('without normalisation (norm="none") inputs have no bound, so neither have states')
     starts = cascade.initial_state(1)
     return [
-        _layer(cast("CascadeLayer", layer), start.unit) for layer, start in zip(cascade.layers, starts, strict=True)
+        _layer(cast("CascadeLayer", layer), start.unit, dtype)
+        for layer, start in zip(cascade.layers, starts, strict=True)
     ]
 
 
-def _layer(layer: CascadeLayer, start: Tensor) -> Interval:
+def _layer(layer: CascadeLayer, start: Tensor, dtype: torch.dtype | None) -> Interval:
     unit, n = layer.unit, layer.unit.degree
-    r, s = _affine(layer.unit_norm, unit.reset), _affine(layer.unit_norm, unit.set)
+    r, s = (_affine(layer.unit_norm, linear, dtype) for linear in (unit.reset, unit.set))
     first = start.double().view(-1, n)  # [U, n]
     r_low, r_high = (a.view(-1, n, n) for a in r)
     s_low, s_high = (a.view(-1, n) for a in s)
@@ -64,7 +68,7 @@ def _layer(layer: CascadeLayer, start: Tensor) -> Interval:
     return Interval(torch.minimum(low, first).flatten(), torch.maximum(high, first).flatten())
 
 
-def _affine(norm: nn.Module, linear: nn.Linear) -> Interval:
+def _affine(norm: nn.Module, linear: nn.Linear, dtype: torch.dtype | None) -> Interval:
     """The smallest and largest outputs of a linear map of normalised inputs, [out]."""
     weight, d = linear.weight.double(), linear.in_features
     scale = cast("Tensor", norm.weight).double()
@@ -74,9 +78,9 @@ def _affine(norm: nn.Module, linear: nn.Linear) -> Interval:
     if isinstance(norm, nn.LayerNorm):
         rows = rows - rows.mean(1, keepdim=True)  # the input sums to 0, so a constant in a row adds nothing
     reach = d**0.5 * rows.norm(dim=1)
-    # Of a sum of d products, and of the norm before it, in the precision of the weights.
+    # Of a sum of d products, and of the norm before it.
     largest = d**0.5 * (weight * scale).norm(dim=1) + middle.abs()
     if shift is not None:
         largest = largest + weight.abs() @ shift.double().abs()
-    reach = reach + 4 * d * torch.finfo(linear.weight.dtype).eps * largest
+    reach = reach + 4 * d * torch.finfo(dtype or linear.weight.dtype).eps * largest
     return Interval(middle - reach, middle + reach)

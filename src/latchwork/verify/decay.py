@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -56,10 +57,10 @@ def _measured(model: nn.Module, tokens: Tensor, chunk: int, seed: int) -> Iterat
     pieces = list(_pieces(tokens, cuts))
     generator, vector = torch.Generator().manual_seed(seed), None
     logs = torch.zeros(len(tokens), dtype=torch.float64)
-    # cuDNN goes back through an LSTM in training mode only
-    with evaluating(model), torch.backends.cudnn.flags(enabled=False):
+    with _quiet(model):
         states = _states(model, tokens, pieces)
-        for cut, piece in zip(cuts, pieces, strict=True):
+    for cut, piece in zip(cuts, pieces, strict=True):
+        with _quiet(model):
             before = [leaf.detach().requires_grad_() for leaf in leaves(states[-1])]
             with torch.enable_grad():
                 after = _flat(leaves(model(piece, _like(states.pop(), iter(before)))[1]))
@@ -70,18 +71,23 @@ def _measured(model: nn.Module, tokens: Tensor, chunk: int, seed: int) -> Iterat
                 parts = torch.autograd.grad(after, before, vector, allow_unused=True, materialize_grads=True)
             else:  # nothing of the state before is in the state after
                 parts = tuple(torch.zeros_like(leaf) for leaf in before)
-            vector = _flat(parts)
-            # in two steps: the squares of small numbers are 0 long before the numbers are
-            for size in (lambda a: a.abs().amax(1, keepdim=True), lambda a: a.norm(dim=1, keepdim=True)):
-                norm = size(vector)
-                logs = logs + norm[:, 0].double().log10().cpu()
-                vector = vector / norm.where(norm > 0, torch.ones_like(norm))
-            if not (logs < torch.inf).all():
-                raise OverflowError(
-                    f"the gradient over {cut} steps is no finite number; try chunks shorter than {chunk}"
-                )
-            if cut in lengths:
-                yield Decay(cut, logs)
+        vector = _flat(parts)
+        # in two steps: the squares of small numbers are 0 long before the numbers are
+        for size in (lambda a: a.abs().amax(1, keepdim=True), lambda a: a.norm(dim=1, keepdim=True)):
+            norm = size(vector)
+            logs = logs + norm[:, 0].double().log10().cpu()
+            vector = vector / norm.where(norm > 0, torch.ones_like(norm))
+        if not (logs < torch.inf).all():
+            raise OverflowError(f"the gradient over {cut} steps is no finite number; try chunks shorter than {chunk}")
+        if cut in lengths:
+            yield Decay(cut, logs)
+
+
+@contextmanager
+def _quiet(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode without cuDNN, which goes back through an LSTM in training mode only."""
+    with evaluating(model), torch.backends.cudnn.flags(enabled=False):
+        yield
 
 
 def _pieces(tokens: Tensor, cuts: Sequence[int]) -> Iterator[Tensor]:

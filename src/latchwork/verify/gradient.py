@@ -89,7 +89,7 @@ def _measured(
         while done < length:
             end = min(done + chunk, length)
             with _watched(units) as found, evaluating(model), torch.no_grad():
-                _, state = model.cascade(model.embedding(tokens[:, done:end]), state)
+                _, state = model.cascade(model._embed(tokens[:, done:end]), state)
             products = [new @ old for new, old in zip(found, products, strict=True)] if products else found
             done = end
         yield StateGradient(length, tuple(products))

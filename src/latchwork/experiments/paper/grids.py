@@ -9,8 +9,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any, get_args
 
-import torch
-
 from latchwork.evaluation.measure import share_percent
 from latchwork.evaluation.statistics import wilson
 from latchwork.experiments.paper.gradients import ROWS
@@ -25,7 +23,6 @@ from latchwork.experiments.paper.plan import (
     TableName,
 )
 from latchwork.experiments.paper.table import NOTHING, Result, Table, mean_accuracy, share_text
-from latchwork.models.architectures import body_size
 from latchwork.training.run import Run
 
 
@@ -219,8 +216,7 @@ def _power(logs: Sequence[float | None]) -> str:
 def _body(run: Run) -> int | None:
     """Parameters without embedding and head; None where the library of the model is not installed."""
     try:
-        with torch.device("meta"):
-            return body_size(run.build())
+        return run.count_parameters(body=True)
     except ModuleNotFoundError:
         return None
 

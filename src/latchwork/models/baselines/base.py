@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from latchwork.models.tokens import embed
+from latchwork.fields import settle
+from latchwork.models.tokens import check_sizes, embed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,10 +26,11 @@ class Baseline:
     """Number of layers."""
 
     def __post_init__(self) -> None:
+        settle(self)
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{field.name} must be a positive integer, got {value!r}")
+            if value < 1:
+                raise ValueError(f"{field.name} must be a positive integer, got {value}")
 
     def body(self) -> Body:
         """A body with fresh weights. Raises: ModuleNotFoundError with what to install."""
@@ -79,6 +81,7 @@ class BaselineLM(nn.Module):
 
     def __init__(self, config: Baseline, vocab_size: int, n_outputs: int | None = None) -> None:
         super().__init__()
+        check_sizes(vocab_size, n_outputs)
         self.config, self.vocab_size = config, vocab_size
         self.n_outputs = vocab_size if n_outputs is None else n_outputs
         self.embedding = nn.Embedding(vocab_size, config.d_model)
@@ -92,5 +95,5 @@ class BaselineLM(nn.Module):
 
     def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """tokens [B, T] integers -> logits [B, T, n_outputs] and the state after them, which no later call changes."""
-        y, state = self.body(embed(self.embedding, tokens), state)
+        y, state = self.body(embed(self.embedding, tokens, self.vocab_size), state)
         return self.head(y), state
