@@ -247,7 +247,7 @@ def test_bad_inputs_are_named():
         model(torch.zeros(2, 3, dtype=torch.long), state.to(carried, torch.float64))
     with pytest.raises(TypeError, match="the state must consist of tensors, got NoneType"):
         model(torch.zeros(2, 3, dtype=torch.long), ((None, None),) * 3)
-    with pytest.raises(TypeError, match=r"inputs must be torch\.float32 on cpu like the parameters, got torch\.float64"):
+    with pytest.raises(TypeError, match=r"inputs must be torch\.float32 on cpu like .* got torch\.float64"):
         model.cascade(torch.zeros(1, 2, 12, dtype=torch.float64))
     with pytest.raises(ValueError, match="tokens must be in 0 … 10, got values from 3 to 11"):
         model.generate(torch.tensor([[3, 11]]))  # at once, not with the first token
