@@ -76,9 +76,14 @@ def differences(settings: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def task_title(task: Task) -> str:
-    """The name of a task with its size, or with its data."""
-    size, data = getattr(task, "size", None), getattr(task, "data", None)
-    return f"{task.name}({size})" if size else f"{task.name}({Path(data).name})" if data else task.name
+    """The name of a task with its size and variant, or with its data."""
+    data = getattr(task, "data", None)
+    return _title(task.name, [getattr(task, "size", None), getattr(task, "variant", None), data and Path(data).name])
+
+
+def _title(name: str, parts: Iterable[Any]) -> str:
+    shown = ", ".join(str(part) for part in parts if part)
+    return f"{name}({shown})" if shown else name
 
 
 def short(name: str, among: Iterable[str]) -> str:
@@ -94,8 +99,7 @@ def _labels(settings: Sequence[dict[str, Any]]) -> list[str]:
     for flat, name in zip(settings, names, strict=True):
         keys = differences([other for other, its in zip(settings, names, strict=True) if its == name])
         parts = [f"{short(key, keys)} {flat[key]}" for key in keys]
-        size = flat.get("task.size")
-        whole = f"{name}({size})" if size and "task.size" not in keys else name
+        whole = _title(name, [flat.get(key) for key in ("task.size", "task.variant") if key not in keys])
         labels.append(", ".join([whole, *parts] if len(set(names)) > 1 or not parts else parts))
     return labels
 
