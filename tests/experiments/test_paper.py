@@ -79,6 +79,8 @@ def test_the_paper_budget_is_the_paper_s():
         64, 30, 1e-3, "step", 1e-4,
     )  # fmt: skip
     assert all(len(cell.runs) == 10 for cell in found.cells)
+    cascades = [cell.runs[0].run.model for cell in found.cells if cell.column == CASCADE]
+    assert {model.dropout for model in cascades} == {0.1}
     fields = {"n_units": 40, "output_gate": True, "conv": "basic", "init": "keep"}
     rows = [{**fields, **changes} for _, changes in CONFIGURATIONS.values()]
     assert [tuple(row.values()) for row in rows] == [

@@ -263,9 +263,8 @@ DIFFERENCES = (
     ),
     (
         "MinMax RNC",
-        "Cascades of the main table start from keep, a start of our own and the default of this library, and drop "
-        "nothing out; the paper's start from asymmetric or small_init, with a dropout of 0.1. The ablation has all "
-        "three starts.",
+        "Cascades of the main table start from keep, a start of our own and the default of this library; the paper's "
+        "start from asymmetric or small_init, with a dropout of 0.1. The ablation has all three starts.",
     ),
     (
         "Accuracy",
@@ -287,7 +286,8 @@ def budget_text(budget: BudgetName) -> list[str]:
     said = ", ".join(f"{name} {value}" for name, value in shared.items())
     return [
         f"Budget {budget}: {said}" + (f"; {own}" if own else "") + ". Minutes are of updates, validations not counted. "
-        "Cascades drop nothing out. Everything else is as `latchwork train` has it; every run has its `config.json`.",
+        f"Cascades have a dropout of {asked.dropout}. Everything else is as `latchwork train` has it; every run has "
+        "its `config.json`.",
         "",
         *(f"    latchwork reproduce {table} --budget {budget}" for table in get_args(TableName)),
     ]

@@ -126,6 +126,8 @@ class Budget:
     recipe: dict[str, Any]
     recipes: dict[str, dict[str, Any]]
     """What is different for a task, by its name."""
+    dropout: float
+    """Of cascades."""
     evaluation: Evaluation
     ablation_evaluation: Evaluation
     """Of the ablation, which counts successes in validation."""
@@ -156,6 +158,7 @@ BUDGETS: dict[BudgetName, Budget] = {
             "sequences": {"stop_when_perfect": False},  # margins grow until the learning rate is low
             "inductionheads": {"batch_size": 64, "validate_every": 100},  # one answer a sequence
         },
+        dropout=0.0,
         evaluation=Evaluation(),
         ablation_evaluation=Evaluation(length=1 << 16),
         extra=(("latching-16", "gru"), ("latching-16", "mamba2")),
@@ -168,6 +171,7 @@ BUDGETS: dict[BudgetName, Budget] = {
         ablation_seeds={"latching": 10, "sequences": 10, "inductionheads": 10},
         recipe={"validate_every": None, "patience": 10},
         recipes={},
+        dropout=0.1,
         evaluation=Evaluation(sequences=1000),
         ablation_evaluation=Evaluation(),
     ),
@@ -254,8 +258,9 @@ def _main(out: Path, budget: BudgetName, tasks: Sequence[str], models: Sequence[
             if not models and model not in asked.models and (row.key, model) not in extra:
                 continue
             own = asked.seeds if model == CASCADE else asked.baseline_seeds
+            fields = {"arch": model} | ({"dropout": asked.dropout} if model == CASCADE else {})
             folder, recipe = out / "main" / row.key / model, _recipe(asked, row)
-            runs = _runs(folder, row, {"arch": model}, recipe, asked.evaluation, seeds or own)
+            runs = _runs(folder, row, fields, recipe, asked.evaluation, seeds or own)
             cells.append(Cell(row.key, model, runs))
     titles = {key: row.title for key, row in rows.items()}
     return Plan("main", budget, titles, {model: MODELS[model] for model in columns}, tuple(cells))
@@ -268,7 +273,8 @@ def _ablation(out: Path, budget: BudgetName, tasks: Sequence[str], models: Seque
     rows = _chosen(models, CONFIGURATIONS, list(CONFIGURATIONS), "models")
     cells = []
     for task in columns.values():
-        for name, (_, fields) in rows.items():
+        for name, (_, configuration) in rows.items():
+            fields = configuration | {"dropout": asked.dropout}
             folder = out / "ablation" / name / task.key
             recipe = _recipe(asked, task) | {"stop_when_perfect": True}  # a success is a success
             count = seeds or asked.ablation_seeds[task.name]
@@ -292,12 +298,10 @@ def _runs(
 ) -> tuple[Planned, ...]:
     arch = model.get("arch", CASCADE)
     shared: Settings = {"task": row.settings(), "model": dict(model), "recipe": {"lr": defaults(row.name, arch)[1].lr}}
-    if arch == CASCADE:
-        shared["model"] |= {"dropout": 0.0}
-        if row.variant == "right":
-            # a layer of scalar units for every stage, and one more: docs/decisions/0010-sequences.md
-            shared["model"] |= {"n_layers": row.size + 1, "d_model": WIDTHS[row.size]}
-            shared["recipe"] |= {"lr": 3e-3}  # narrow models take more
+    if arch == CASCADE and row.variant == "right":
+        # a layer of scalar units for every stage, and one more: docs/decisions/0010-sequences.md
+        shared["model"] |= {"n_layers": row.size + 1, "d_model": WIDTHS[row.size]}
+        shared["recipe"] |= {"lr": 3e-3}  # narrow models take more
     shared = merged(shared, {"recipe": recipe})
     return tuple(
         Planned(Run.from_settings(folder / f"seed-{seed}", merged(shared, {"recipe": {"seed": seed}})), evaluation)
