@@ -227,12 +227,16 @@ def test_comparing_finds_the_shortest_word_that_differs():
     cascade, other = compile(from_regex("a*b", "ab"), "scalar"), from_regex("a{0,3}b", "ab")
     assert compare(cascade, other).word == ("a", "a", "a", "a", "b")
     assert compare(cascade, from_regex("a*b?", "ab")).word == ()
-    with pytest.raises(ValueError, match="the cascade has 2 letters and the automaton 1"):
+    with pytest.raises(ValueError, match=r"reads \{'a', 'b'\} and the automaton \{'a'\}: the same letters are needed"):
         compare(cascade, from_regex("a*", "a"))
+    with pytest.raises(ValueError, match="the cascade has 2 letters and the automaton 1"):
+        compare(cascade, MooreMachine([[0]], [0]))
     with pytest.raises(BudgetError, match="more than 2 pairs"):
         compare(cascade, other, budget=2)
-    with pytest.raises(ValueError, match=r"reads \{'a', 'b'\} and the automaton \{'b', 'a'\}: the same letters"):
-        compare(cascade, from_regex("b*a", "ba"))
+    assert compare(cascade, from_regex("a*b", "ba")).holds  # the same letters in another order
+    assert compare(cascade, from_regex("b*a", "ba")).word == ("a",)
+    with pytest.raises(TypeError, match="a compiled cascade is compared, got Linear"):
+        compare(torch.nn.Linear(1, 1), other)
     with pytest.raises(TypeError, match="got CompiledCascade"):
         compare(cascade, cascade)
 

@@ -118,7 +118,7 @@ def test_the_moore_output_of_the_start_is_kept_by_saving(tmp_path):
         loaded = CompiledCascade.load(tmp_path / "m.safetensors")
         assert loaded.judge([[], [0]]).tolist() == [4, 9]
         assert loaded.labels == (4, 9)
-        with pytest.raises(TypeError, match="gives outputs and accepts nothing"):
+        with pytest.raises(TypeError, match="a machine with outputs accepts nothing"):
             loaded.accepts([0])
 
 
@@ -201,6 +201,15 @@ def test_letters_that_json_cannot_hold_are_not_saved(tmp_path):
     with pytest.raises(TypeError, match="letter nan cannot be saved"):
         cascade.save(tmp_path / "c.safetensors")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_string_is_one_word_and_not_several():
+    cascade = compile(from_regex("(a|b)*abb", "ab"))
+    assert cascade.accepts("abb")
+    for read in (cascade.judge, cascade.encode):
+        with pytest.raises(TypeError, match="several words are needed, got the string 'abb'"):
+            read("abb")
+    assert cascade.judge(["abb"]).tolist() == [True]
 
 
 BAD = [

@@ -12,16 +12,22 @@ from latchwork.automata import (
     BudgetError,
     complement,
     counterexample,
+    decompose,
     difference,
+    draw,
     equivalent,
     extend,
     from_regex,
+    group_witness,
     intersection,
+    is_aperiodic,
     is_empty,
     minimize,
+    monoid_size,
     reachable,
     shortest,
     union,
+    write_att,
 )
 
 SEEDS = range(40)
@@ -76,6 +82,33 @@ def test_a_complement_over_more_letters_accepts_exactly_what_was_rejected(alphab
     assert opposite.alphabet[-1] is OTHER
     for word in words("abcx", 4):
         assert opposite.accepts(word) != dfa.accepts(word)
+
+
+NEED_A_DFA = {
+    "complement": complement,
+    "counterexample": lambda a: counterexample(from_regex("a", "ab"), a),
+    "decompose": decompose,
+    "draw": draw,
+    "equivalent": lambda a: equivalent(a, a),
+    "extend": lambda a: extend(a, "ab"),
+    "group_witness": group_witness,
+    "is_aperiodic": is_aperiodic,
+    "is_empty": is_empty,
+    "minimize": minimize,
+    "monoid_size": monoid_size,
+    "reachable": reachable,
+    "shortest": shortest,
+    "union": lambda a: union(a, a),
+    "write_att": lambda a: write_att(a, "absent/x.att"),
+}
+
+
+@pytest.mark.parametrize("name", NEED_A_DFA)
+def test_what_is_no_dfa_is_refused_with_what_makes_one(name):
+    with pytest.raises(TypeError, match=r"a DFA is needed, got NFA; its determinize\(\) makes one"):
+        NEED_A_DFA[name](random_nfa(0, 3, "ab"))
+    with pytest.raises(TypeError, match="a DFA is needed, got str; from_regex makes one of a pattern"):
+        NEED_A_DFA[name]("a*")
 
 
 @pytest.mark.parametrize("seed", SEEDS)

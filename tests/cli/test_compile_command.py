@@ -101,6 +101,8 @@ def test_a_cascade_that_differs_is_not_written(tmp_path, monkeypatch, capsys):
         (["a", "-o", "x.att"], "--out must end in .safetensors, got 'x.att'"),
         (["a", "-o", "kept/x.safetensors"], "--out 'kept/x.safetensors' cannot be written"),
         (["(aa)*", "--units", "scalar", "-o", "x.safetensors"], "not star-free"),
+        (["kept", "-o", "x.safetensors"], "there is a file or folder 'kept': use --att for an automaton in it, or"),
+        ([r".*\bERROR\b.*", "-o", "x.safetensors"], "begin the pattern with (?a) to mean those of ASCII"),
     ],
 )
 def test_mistakes_are_one_error_and_leave_no_file(tmp_path, capsys, arguments, message):
@@ -111,6 +113,29 @@ def test_mistakes_are_one_error_and_leave_no_file(tmp_path, capsys, arguments, m
     assert said.err.startswith("latchwork: error: ")
     assert message in said.err
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "which"), [("abc", "no word at all"), (".*", "every word"), ("(?s).*", "every word"), ("a", None)]
+)
+def test_a_language_that_is_hardly_meant_is_told(tmp_path, capsys, pattern, which):
+    assert main(["compile", pattern, "--alphabet", "ab", "-o", str(tmp_path / "x.safetensors")]) == 0
+    said = capsys.readouterr().err
+    assert (f"careful: {which} is in this language; its letters are {{'a', 'b'}}" in said) == (which is not None)
+
+
+def test_info_says_what_a_compiled_cascade_is(tmp_path, capsys):
+    file = tmp_path / "x.safetensors"
+    assert main(["compile", "(a|b)*abb", "--alphabet", "ab", "--units", "scalar", "-o", str(file)]) == 0
+    made = capsys.readouterr().out
+    assert main(["info", str(file), "--json", "True"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["units"] == 3
+    assert f"units      {facts['units']}" in made
+    assert facts["letters"] == "{'a', 'b'}"
+    file.write_bytes(b"x")
+    assert main(["info", str(file)]) == 1
+    assert "no safetensors file, or damaged" in capsys.readouterr().err
 
 
 def test_a_file_that_was_there_outlives_an_error(tmp_path, monkeypatch, capsys):

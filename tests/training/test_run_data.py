@@ -6,6 +6,7 @@ import json
 import sys
 
 import pytest
+import torch
 
 from latchwork import CascadeConfig
 from latchwork.tasks import get
@@ -45,6 +46,29 @@ def test_changed_files_are_named_on_resume(tmp_path, name, options):
     data.unlink()
     with pytest.raises(ValueError, match=r"there is no file .*data\.txt"):
         list(train(Run.open(run.path), resume=True))
+
+
+def test_the_model_of_a_run_needs_its_data_no_longer(tmp_path):
+    """Names of tokens and classes are in its folder, so that nothing means something else when a file changes."""
+    data = tmp_path / "data.txt"
+    data.write_bytes(PAIRS)
+    run = make_run(tmp_path / "run", get("pairs", data=data))
+    list(train(run))
+    tokens = torch.arange(run.task.vocab_size)[None]
+    names = run.task.token_names, run.task.class_names
+    with torch.no_grad():
+        wanted, _ = run.trained()[0](tokens)
+    for content in (b"new\tlabel\n" * 20, None):
+        data.unlink() if content is None else data.write_bytes(content)
+        again = Run.open(run.path)
+        assert (again.task.token_names, again.task.class_names) == names
+        with torch.no_grad():
+            assert torch.equal(again.trained()[0](tokens)[0], wanted)
+    config = json.loads((run.path / "config.json").read_text())
+    for bad in ({"tokens": ["a"]}, {"tokens": [1], "classes": []}, ["a"]):
+        (run.path / "config.json").write_text(json.dumps({**config, "names": bad}))
+        with pytest.raises(RunError, match=r"config\.json is damaged: TypeError: names must have tokens and classes"):
+            Run.open(run.path)
 
 
 def test_a_changed_file_in_a_folder_of_text_is_noticed(tmp_path):

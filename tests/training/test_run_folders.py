@@ -16,7 +16,7 @@ from latchwork.files import write_text
 from latchwork.tasks import get
 from latchwork.training import checkpoint
 from latchwork.training.checkpoint import CheckpointError
-from latchwork.training.loop import End, Resumed, train
+from latchwork.training.loop import End, Resumed, Step, train
 from latchwork.training.run import Run, RunError
 
 
@@ -192,6 +192,19 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path):
     events = list(train(Run.open(run.path), resume=True))
     assert events[0] == Resumed(0, [])
     assert [r["step"] for r in run.records() if "loss" in r] == [4]
+
+
+@pytest.mark.parametrize("steps", [1, 4, 5])
+def test_a_run_that_is_to_end_before_where_it_is_ends(tmp_path, steps):
+    """It was stopped before a validation; now fewer updates are asked for than are done."""
+    run = make_run(tmp_path / "run", steps=9, validate_every=9)
+    seen: list[object] = []
+    for event in train(run, stop=lambda: sum(isinstance(each, Step) for each in seen) == 5):
+        seen.append(event)
+    assert seen[-1] == End(5, "stopped")
+    shorter = Run.open(run.path).changed({"steps": steps})
+    assert list(train(shorter, resume=True))[-1] == End(5, "finished")
+    assert run.best().step == 5
 
 
 def test_damaged_lines_of_the_metrics_are_left_out_and_the_rest_is_kept(tmp_path):

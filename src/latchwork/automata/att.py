@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from latchwork.automata.dfa import DFA, OTHER
+from latchwork.automata.dfa import DFA, OTHER, check_dfa
 from latchwork.automata.minimal import reachable
 from latchwork.files import write_text
 
@@ -65,6 +65,7 @@ def write_att(dfa: DFA, path: str | os.PathLike[str]) -> None:
     Raises: OSError; ValueError for letters that are not strings or could not be told apart in the file, and for an
     automaton without letters that accepts nothing, which the format cannot hold.
     """
+    check_dfa(dfa)
     names = [_OTHER if dfa.other and a == dfa.n_symbols - 1 else _name(letter) for a, letter in enumerate(dfa.alphabet)]
     if not names:
         dfa = reachable(dfa)

@@ -169,8 +169,11 @@ class CompiledCascade(nn.Module):
     def encode(self, words: Iterable[Iterable[Hashable]]) -> tuple[Tensor, Tensor]:
         """Words as letters [B, T] and mask [B, T], False behind the end of shorter words.
 
-        Raises: ValueError naming a symbol that is not in the alphabet and where it stands.
+        Raises: ValueError naming a symbol that is not in the alphabet and where it stands; TypeError for a string,
+        which is one word.
         """
+        if isinstance(words, str):
+            raise TypeError(f"several words are needed, got the string {words!r}; put one word into a list: [word]")
         rows = [torch.from_numpy(encode(word, self.alphabet, self.columns, self.other)) for word in words]
         if not rows:
             empty = torch.zeros(0, 0, device=self.start.device)
@@ -200,7 +203,7 @@ class CompiledCascade(nn.Module):
         Raises: TypeError for a Moore machine, which gives outputs: see `judge`.
         """
         if self.labels is not None:
-            raise TypeError("a Moore machine gives outputs and accepts nothing; use judge([word]) or verdicts(word)")
+            raise TypeError("a machine with outputs accepts nothing; use judge([word]) or verdicts(word)")
         return bool(self.judge([word])[0])
 
     def save(self, path: str | Path) -> None:

@@ -111,7 +111,10 @@ class Conditions:
             nodes = list(dict.fromkeys(node for choices in layers[-1].values() for node in choices.values()))
             self._nodes += len(nodes)
             if self._most_nodes is not None and self._nodes > self._most_nodes:
-                raise BudgetError(f"finding out what levels do takes more than {self._most_nodes:,} places of diagrams")
+                raise BudgetError(
+                    f"finding out what levels do takes more than {self._most_nodes:,} places of diagrams: too much for "
+                    'units="scalar" and "mixed"; units="vector" needs none'
+                )
         made = {node: leaf(node) for node in nodes}
         for depth, layer in zip(reversed(depths), reversed(layers), strict=True):
             first = self._cascade.tiling.at[depth].start

@@ -166,6 +166,20 @@ class DFA:
         return f"DFA({states}, {accepting} accepting, start {self.start}, {shown(self.alphabet)}{rest})"
 
 
+_MADE_BY = {
+    "NFA": "its determinize() makes one",
+    "str": "from_regex makes one of a pattern",
+    "CompiledCascade": "compare proves whether it equals one",
+}
+
+
+def check_dfa(machine: object) -> None:
+    """Refuse what is no DFA, with what makes one of it."""
+    if not isinstance(machine, DFA):
+        kind = type(machine).__name__
+        raise TypeError(f"a DFA is needed, got {kind}" + (f"; {_MADE_BY[kind]}" if kind in _MADE_BY else ""))
+
+
 def letters(alphabet: Iterable[Hashable]) -> tuple[Hashable, ...]:
     """An alphabet as a tuple. Raises: ValueError for a letter that comes twice or is not hashable."""
     result = tuple(alphabet)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Hashable, Iterable
 
-from latchwork.automata.dfa import DFA, OTHER, shown
+from latchwork.automata.dfa import DFA, OTHER, check_dfa, shown
 from latchwork.automata.layout import RADIUS, Edge, Layout, Point, arrange
 from latchwork.automata.operations import is_empty
 from latchwork.chart import BLUE, GREY, ORANGE
@@ -23,6 +23,7 @@ def draw(dfa: DFA, *, sink: bool = True) -> str:
     Arguments: sink, if False, leaves out states that no word leads from to acceptance, with the edges to them.
     Raises: ValueError above 60 states.
     """
+    check_dfa(dfa)
     if dfa.n_states > MOST:
         what = f"this one has {dfa.n_states:,}"
         raise ValueError(f"pictures have at most {MOST} states, {what}: minimize may help, write_att keeps it as text")

@@ -13,6 +13,7 @@ from latchwork.automata.dfa import DFA, shown
 from latchwork.automata.machine import MooreMachine
 from latchwork.automata.mealy import MealyMachine
 from latchwork.automata.nfa import NFA
+from latchwork.automata.operations import extend
 from latchwork.automata.search import BudgetError
 
 PAIRS = 100_000
@@ -49,18 +50,17 @@ def compare(
 
     Arguments:
         cascade: on any device, in any dtype.
-        machine: over the same alphabet in the same order; the letters of a Moore or Mealy machine are numbers.
+        machine: over the same letters, in any order; those of a Moore or Mealy machine are numbers.
         budget: the most pairs.
 
     Raises: ValueError for another alphabet; BudgetError above `budget` pairs.
     """
+    if not isinstance(cascade, CompiledCascade):
+        raise TypeError(f"a compiled cascade is compared, got {type(cascade).__name__}")
+    moore = _moore(machine, cascade)
     n_letters = len(cascade.alphabet)
-    moore = _moore(machine)
     if moore.n_symbols != n_letters:
         raise ValueError(f"the cascade has {n_letters} letters and the automaton {moore.n_symbols}")
-    if isinstance(machine, DFA | NFA) and machine.alphabet != cascade.alphabet:
-        have, need = shown(cascade.alphabet), shown(machine.alphabet)
-        raise ValueError(f"the cascade reads {have} and the automaton {need}: the same letters in one order are needed")
     with cascade.frozen():
         return _explored(cascade, moore, budget)
 
@@ -99,11 +99,18 @@ def _explored(cascade: CompiledCascade, moore: MooreMachine, budget: int) -> Equ
     return Equality(len(came), None)
 
 
-def _moore(machine: DFA | NFA | MooreMachine | MealyMachine) -> MooreMachine:
+def _moore(machine: DFA | NFA | MooreMachine | MealyMachine, cascade: CompiledCascade) -> MooreMachine:
+    """The automaton as one with outputs, over the letters of the cascade in their order."""
     if isinstance(machine, NFA):
         machine = machine.determinize()
     if isinstance(machine, DFA):
-        return machine.machine
+        if set(machine.alphabet) != set(cascade.alphabet) or machine.other != cascade.other:
+            have, need = shown(cascade.alphabet), shown(machine.alphabet)
+            raise ValueError(
+                f"the cascade reads {have} and the automaton {need}: the same letters are needed; "
+                "extend(automaton, cascade.alphabet, other=cascade.other) may help"
+            )
+        return extend(machine, cascade.alphabet, other=machine.other).machine
     if isinstance(machine, MealyMachine):
         return machine.to_moore()
     if not isinstance(machine, MooreMachine):

@@ -46,7 +46,7 @@ class MooreMachine:
     def n_symbols(self) -> int:
         return self.transitions.shape[1]
 
-    def run(self, symbols: IntArray, states: IntArray | None = None) -> tuple[IntArray, IntArray]:
+    def run(self, symbols: ArrayLike, states: IntArray | None = None) -> tuple[IntArray, IntArray]:
         """Read many words at once.
 
         Arguments: symbols [B, T]; states [B] to start from, `start` by default.
@@ -55,8 +55,11 @@ class MooreMachine:
         visited = self.visit(symbols, states)
         return self.outputs[visited[:, 1:]], visited[:, -1]
 
-    def visit(self, symbols: IntArray, states: IntArray | None = None) -> IntArray:
+    def visit(self, symbols: ArrayLike, states: IntArray | None = None) -> IntArray:
         """The states before the first symbol and after every one, [B, T + 1]; arguments as for `run`."""
+        symbols = integers(symbols, "symbols")
+        if symbols.ndim != 2:
+            raise ValueError(f"symbols must be words side by side, [B, T], got {list(symbols.shape)}")
         batch, time = symbols.shape
         if symbols.size and not (symbols.min() >= 0 and symbols.max() < self.n_symbols):
             raise ValueError(f"symbols must be in 0 … {self.n_symbols - 1}")

@@ -8,13 +8,14 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from latchwork.automata.dfa import DFA
+from latchwork.automata.dfa import DFA, check_dfa
 from latchwork.automata.machine import IntArray, MooreMachine
 from latchwork.automata.search import explore
 
 
 def reachable(dfa: DFA) -> DFA:
     """The part that words lead to, its states numbered in breadth-first order from the start."""
+    check_dfa(dfa)
     kept, table = _reached(dfa.transitions, dfa.start)
     return DFA(dfa.alphabet, table, dfa.accepting[kept], 0, dfa.other)
 
@@ -28,6 +29,8 @@ def minimize(machine: DFA | MooreMachine) -> DFA | MooreMachine:
 
     Over one alphabet, in one order, equal languages give equal tables. Likewise for the outputs of a Moore machine.
     """
+    if not isinstance(machine, MooreMachine):
+        check_dfa(machine)
     labels = machine.accepting if isinstance(machine, DFA) else machine.outputs
     kept, table = _reached(machine.transitions, machine.start)
     blocks = partition(table, labels[kept])

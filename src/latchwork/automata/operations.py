@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 
 import numpy as np
 
-from latchwork.automata.dfa import DFA, OTHER, BoolArray, Word, letters
+from latchwork.automata.dfa import DFA, OTHER, BoolArray, Word, check_dfa, letters
 from latchwork.automata.minimal import minimize
 from latchwork.automata.search import BUDGET, explore, shortest_path
 
@@ -21,6 +21,7 @@ def extend(dfa: DFA, alphabet: Iterable[Hashable], *, other: bool = False) -> DF
     Arguments: other says that the last letter of the new alphabet stands for all others.
     Raises: ValueError when a letter is missing.
     """
+    check_dfa(dfa)
     alphabet = letters(alphabet)
     if (alphabet, other) == (dfa.alphabet, dfa.other):
         return dfa
@@ -48,6 +49,8 @@ def extend(dfa: DFA, alphabet: Iterable[Hashable], *, other: bool = False) -> DF
 
 def common(a: DFA, b: DFA) -> tuple[DFA, DFA]:
     """Both over the union of their alphabets: letters of `a`, then of only `b`, then the one for all others."""
+    check_dfa(a)
+    check_dfa(b)
     if (a.alphabet, a.other) == (b.alphabet, b.other):
         return a, b
     named = [*(a.alphabet[:-1] if a.other else a.alphabet), *(b.alphabet[:-1] if b.other else b.alphabet)]
@@ -95,6 +98,7 @@ def complement(dfa: DFA, alphabet: Iterable[Hashable] | None = None) -> DFA:
     Arguments: alphabet, if given, is that of the words meant, as for `extend`; where the automaton has a letter for all
     others, it keeps it, as the last one.
     """
+    check_dfa(dfa)
     if alphabet is not None:
         rest = dfa.alphabet[-1:] if dfa.other else ()
         named = [letter for letter in letters(alphabet) if letter not in rest]
@@ -104,6 +108,7 @@ def complement(dfa: DFA, alphabet: Iterable[Hashable] | None = None) -> DFA:
 
 def shortest(dfa: DFA) -> Word | None:
     """The shortest word accepted, the first of them in the order of letters; None if there is none."""
+    check_dfa(dfa)
     rows, accepting = dfa.transitions.tolist(), dfa.accepting.tolist()
     path = shortest_path(dfa.start, rows.__getitem__, accepting.__getitem__)
     return None if path is None else tuple(dfa.alphabet[a] for a in path)

@@ -50,6 +50,9 @@ def from_regex(
     one that tells apart characters that are not in the alphabet while OTHER is to stand for all of them; BudgetError
     for one that is too large; ValueError for an alphabet that is not of different single characters.
     """
+    if not isinstance(pattern, str) or isinstance(flags, bool) or not isinstance(flags, int):
+        got = f"{pattern!r} with flags {flags!r}"
+        raise TypeError(f"the pattern must be a string and flags those of re, such as re.IGNORECASE; got {got}")
     tree = parse(pattern, flags)
     try:
         program = Program(tree, budget)
@@ -106,7 +109,9 @@ def _named(sets: list[Characters], pattern: str) -> tuple[str, ...]:
         if few is None:
             inside = f"{characters.text} is {characters.count():,} characters"
             raise RegexError(
-                f"{inside}, too many to be letters by default: give the alphabet, or use re.ASCII", pattern
+                f"{inside}, too many to be letters by default: begin the pattern with (?a) to mean those of ASCII, "
+                "or give the alphabet",
+                pattern,
             )
         named.update(few)
     return tuple(sorted(named))
@@ -121,6 +126,6 @@ def _columns(characters: Characters, named: tuple[str, ...], other: bool, patter
     outside = LAST + 1 - len(named) - inside
     if inside and outside:
         example = next(chr(code) for a, b in characters.spans() for code in range(a, b) if chr(code) not in set(named))
-        what = f"{characters.text} holds {example!r} but not all characters that OTHER stands for"
+        what = f"{characters.text} holds {example!r} but not all other characters that OTHER stands for"
         raise RegexError(f"{what}: add to the alphabet what is to be told apart", pattern)
     return frozenset(columns | {len(named)} if inside else columns)

@@ -11,7 +11,7 @@ import tyro
 from latchwork.automata import DFA, BudgetError, CompiledCascade, compare, compile, minimize
 from latchwork.automata.compiler import Units
 from latchwork.automata.dfa import shown
-from latchwork.cli.display import print_json
+from latchwork.cli.display import print_json, say
 from latchwork.cli.language import OfLanguage
 from latchwork.files import check_writable
 
@@ -42,6 +42,7 @@ class Compile(OfLanguage):
             if is_new:
                 self.out.unlink(missing_ok=True)
             raise
+        letters = shown(smallest.alphabet)
         facts = {
             "states": dfa.n_states,
             "minimal_states": smallest.n_states,
@@ -57,10 +58,13 @@ class Compile(OfLanguage):
             "file": str(self.out),
             "bytes": self.out.stat().st_size,
         }
+        if smallest.n_states == 1:
+            which = "every word" if smallest.accepting[0] else "no word at all"
+            say(f"careful: {which} is in this language; its letters are {letters}")
         if self.json:
             print_json(facts)
         else:
-            _print(facts, shown(smallest.alphabet))
+            _print(facts, letters)
         return 0
 
 

@@ -46,6 +46,10 @@ class Evaluate:
     def run(self) -> int:
         check_lengths(self.length, self.chunk, self.sequences)
         run = Run.open(self.run_folder)
+        if not isinstance(run.task, RegularTask):
+            for name in ("length", "sequences", "chunk"):
+                if getattr(self, name) != getattr(Evaluate, name):
+                    raise ValueError(f"--{name} is for tasks with endless sequences; of {run.task.name} {_WHOLE}")
         run.check_data()
         model, chosen = run.trained()
         if torch.accelerator.is_available():
@@ -102,6 +106,7 @@ class Evaluate:
 
 
 _CHUNK = 4096
+_WHOLE = "what is held out is read whole"
 
 
 def _watched(streams: Iterator[Stream], bar: Bar) -> Iterator[Stream]:

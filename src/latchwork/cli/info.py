@@ -12,6 +12,8 @@ import torch
 import tyro
 
 import latchwork
+from latchwork.automata import CompiledCascade
+from latchwork.automata.dfa import shown
 from latchwork.cli.display import print_json
 from latchwork.ops.scan import BACKENDS, has_triton
 from latchwork.training.run import Run
@@ -19,15 +21,19 @@ from latchwork.training.run import Run
 
 @dataclass
 class Info:
-    """Say what is installed, or what is in a run folder."""
+    """Say what is installed, what is in a run folder, or what a compiled cascade is."""
 
     run_folder: tyro.conf.Positional[Path | None] = None
-    """The folder of a run."""
+    """The folder of a run, or a file of `latchwork compile`."""
     json: bool = False
     """Print as JSON."""
 
     def run(self) -> int:
-        facts = _installation() if self.run_folder is None else _run(Run.open(self.run_folder))
+        path = self.run_folder
+        if path is None:
+            facts = _installation()
+        else:
+            facts = _compiled(path) if path.suffix == ".safetensors" else _run(Run.open(path))
         if self.json:
             print_json(facts)
         else:
@@ -59,6 +65,22 @@ def _run(run: Run) -> dict[str, Any]:
         "updates": records[-1]["step"] if records else 0,
         "last validation": validations[-1]["validation"] if validations else None,
         "report": str(run.report) if run.report.exists() else None,
+    }
+
+
+def _compiled(path: Path) -> dict[str, Any]:
+    cascade = CompiledCascade.load(path)
+    return {
+        "cascade": str(path),
+        "letters": shown(cascade.alphabet),
+        "outputs": cascade.labels,
+        "units": cascade.n_units,
+        "stages": len(cascade.stages),
+        "gates": cascade.n_gates,
+        "degree": cascade.degree,
+        "parameters": sum(p.numel() for p in cascade.parameters()),
+        "dtype": str(cascade.start.dtype).removeprefix("torch."),
+        "bytes": path.stat().st_size,
     }
 
 

@@ -31,6 +31,11 @@ class OfLanguage:
         if self.language is not None:
             if self.language.endswith(".att"):
                 file = Path(self.language)
+            elif Path(self.language).exists():
+                raise ValueError(
+                    f"there is a file or folder {self.language!r}: use --att for an automaton in it, "
+                    "or --regex for the expression"
+                )
             else:
                 pattern = self.language
         if file is not None:

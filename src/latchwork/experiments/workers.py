@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from latchwork.experiments.sweep import Evaluation, Planned
+from latchwork.tasks import RegularTask
 from latchwork.training.run import Run, RunError
 
 _POLL_SECONDS = 0.2
@@ -131,7 +132,8 @@ def _commands(run: Run, evaluation: Evaluation | None, threads: int) -> list[lis
     """What is left to do for a run."""
     commands = [] if run.ended else [["train", "resume", str(run.path), f"--threads={threads}"]]
     if evaluation is not None and (commands or not _is_measured(run, evaluation)):
-        flags = [f"--{name}={value}" for name, value in vars(evaluation).items()]
+        names = vars(evaluation) if isinstance(run.task, RegularTask) else ["seed"]  # what ends is read whole
+        flags = [f"--{name}={getattr(evaluation, name)}" for name in names]
         commands.append(["evaluate", str(run.path), f"--threads={threads}", *flags])
     return commands
 

@@ -67,19 +67,29 @@ class Pairs(Task):
 
     @property
     def vocab_size(self) -> int:
-        return len(self._table.vocabulary)
+        return len(self.token_names)
 
     @property
     def n_outputs(self) -> int:
-        return len(self._table.classes)
+        return len(self.class_names)
 
     @property
     def token_names(self) -> list[str]:
-        return self._table.vocabulary
+        return self._names["tokens"]
 
     @property
     def class_names(self) -> list[str]:
-        return self._table.classes
+        return self._names["classes"]
+
+    @cached_property
+    def _names(self) -> dict[str, list[str]]:
+        return {"tokens": self._table.vocabulary, "classes": self._table.classes}
+
+    def names(self) -> dict[str, list[str]]:
+        return self._names
+
+    def recall(self, names: dict[str, list[str]]) -> None:
+        self.__dict__["_names"] = names
 
     @property
     def source(self) -> Path:

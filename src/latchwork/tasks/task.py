@@ -93,6 +93,14 @@ class Task(ABC):
         """What tells data that have changed since a run was created, as values for JSON; None: they never change."""
         return None
 
+    def names(self) -> dict[str, list[str]] | None:
+        """What a run keeps of its data so that its model can be used without them, for JSON; None: nothing."""
+        return None
+
+    def recall(self, names: dict[str, list[str]]) -> None:
+        """Take up what `names` gave when a run was created, whatever has become of its data."""
+        raise TypeError(f"{self.name} has no names of its own")
+
     def facts(self, split: Split) -> dict[str, str]:
         """What people should know about the samples of a split: lengths, rates, …"""
         return {}
@@ -169,6 +177,14 @@ class RegularTask(Task):
 
     def streams(self, split: Split, seed: int, sequences: int, chunk: int) -> Iterator[Stream]:
         return sampled_streams(self, split, seed, sequences, self.lengths[split][1], chunk)
+
+    def names(self) -> dict[str, list[str]] | None:
+        """What a run keeps of its data so that its model can be used without them, for JSON; None: nothing."""
+        return None
+
+    def recall(self, names: dict[str, list[str]]) -> None:
+        """Take up what `names` gave when a run was created, whatever has become of its data."""
+        raise TypeError(f"{self.name} has no names of its own")
 
     def facts(self, split: Split) -> dict[str, str]:
         endless = "; without end in `latchwork evaluate`" if split == "evaluation" else ""

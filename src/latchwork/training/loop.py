@@ -112,7 +112,7 @@ def _train(run: Run, accelerator: Accelerator, resume: bool, stop: Callable[[], 
 
     def measure(metrics: _Metrics) -> Iterator[Event]:
         """Validate and save, if it is time to and has not been done at this step."""
-        at_end = progress.step == total or progress.is_late(recipe)
+        at_end = progress.step >= total or progress.is_late(recipe)
         if progress.step == progress.validated or (progress.step % every and not at_end):
             return
         clock = time.perf_counter()

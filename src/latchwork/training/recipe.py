@@ -17,9 +17,9 @@ class Recipe:
     seed: int = 0
     """Of the weights, the data and dropout."""
     train_sequences: int = 20_000
-    """Sequences in an epoch; for text the windows of the training part instead."""
+    """Sequences in an epoch; of text and pairs all that train instead."""
     validation_sequences: int = 1_000
-    """Sequences that are measured after every epoch; for text the whole held-out part instead."""
+    """Sequences that are measured after every epoch; of text and pairs all that validate instead."""
     epochs: int = 30
     """Epochs at most, where steps is None."""
     steps: int | None = None

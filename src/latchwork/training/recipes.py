@@ -12,6 +12,9 @@ INDUCTION_RECIPE = Recipe(validate_every=50, patience=None)
 """One scored step a sequence: where hardly any step keeps at first, hardly any gradient comes back from there
 (docs/decisions/0004-induction-heads.md)."""
 
+PAIRS_RECIPE = Recipe(steps=2000, batch_size=32, schedule="cosine", validate_every=100, patience=None)
+"""Files may be small: an epoch of few updates says little, so updates are counted and not epochs."""
+
 TEXT_MODEL = CascadeConfig(d_model=192, n_layers=3, n_units=384, init="asymmetric", dropout=0.35)
 TEXT_RECIPE = Recipe(
     batch_size=8,
@@ -29,6 +32,7 @@ TEXT_RECIPE = Recipe(
 
 DEFAULTS: dict[str, tuple[CascadeConfig, Recipe]] = {
     "inductionheads": (CascadeConfig.small(), INDUCTION_RECIPE),
+    "pairs": (CascadeConfig.small(), PAIRS_RECIPE),
     "parity": (CascadeConfig.small(degree=2), Recipe()),
     "text": (TEXT_MODEL, TEXT_RECIPE),
 }

@@ -167,7 +167,8 @@ class Run:
 
     def _write_config(self, fingerprint: Any) -> None:
         data = {} if fingerprint is None else {"data": fingerprint}
-        write_json(self.path / "config.json", {**self.to_dict(), **data})
+        names = self.task.names()
+        write_json(self.path / "config.json", {**self.to_dict(), **data, **({} if names is None else {"names": names})})
 
     def to_dict(self) -> dict[str, Any]:
         fields = {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(self.task).items()}  # type: ignore[call-overload]
@@ -210,9 +211,12 @@ class Run:
                 raise RunError(f"{file} has format {config['format']}; this version reads format {FORMAT}")
             task = dict(config["task"])
             name = task.pop("name")
+            found = _named(file, "task", lambda: get(name, **task))
+            if "names" in config:
+                found.recall(_names(config["names"]))
             return cls(
                 path=path,
-                task=_named(file, "task", lambda: get(name, **task)),
+                task=found,
                 model=_named(file, "model", lambda: _model(config["model"])),
                 recipe=_named(file, "recipe", lambda: _with(Recipe(), config["recipe"])),
             )
@@ -255,6 +259,14 @@ def _record(line: str) -> dict[str, Any] | None:
         return None
     whole = isinstance(record, dict) and isinstance(record.get("step"), int)
     return record if whole and isinstance(record.get("validation", {}), dict) else None
+
+
+def _names(found: Any) -> dict[str, list[str]]:
+    """The names of tokens and classes that a file holds. Raises: TypeError."""
+    whole = isinstance(found, dict) and set(found) == {"tokens", "classes"}
+    if not whole or any(not isinstance(n, list) or not all(isinstance(a, str) for a in n) for n in found.values()):
+        raise TypeError("names must have tokens and classes, both lists of strings")
+    return found
 
 
 def _model(fields: dict[str, Any]) -> ModelConfig:

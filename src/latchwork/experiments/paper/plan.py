@@ -301,7 +301,6 @@ def _runs(
     if arch == CASCADE and row.variant == "right":
         # a layer of scalar units for every stage, and one more: docs/decisions/0010-sequences.md
         shared["model"] |= {"n_layers": row.size + 1, "d_model": WIDTHS[row.size]}
-        shared["recipe"] |= {"lr": 3e-3}  # narrow models take more
     shared = merged(shared, {"recipe": recipe})
     return tuple(
         Planned(Run.from_settings(folder / f"seed-{seed}", merged(shared, {"recipe": {"seed": seed}})), evaluation)
