@@ -93,7 +93,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 def _state(field: str, where: str) -> int:
     if not (field.isascii() and field.isdigit() and len(field) < 19):
-        raise ValueError(f"{where}: a state is a whole number, got {field!r}")
+        hint = "; fields are separated by tabs" if len(field.split()) > 1 else ""
+        raise ValueError(f"{where}: a state is a whole number, got {field!r}{hint}")
     return int(field)
 
 
