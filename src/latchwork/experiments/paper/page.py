@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from latchwork.experiments.paper.plan import ABLATION_TASKS, MODELS, PAPER_ABLAT
 from latchwork.experiments.paper.table import Result, Table
 
 _LOWEST = -60
+_CODE = re.compile("`(.*?)`")
 """Logarithm of the smallest gradient that the chart tells from nothing."""
 
 _STYLE = """
@@ -46,7 +48,7 @@ def page_of(
     body = [
         "<h1>The paper's tables</h1>",
         f'<p class="sub">{escape(INTRODUCTION)}</p>',
-        f'<p class="explained">{escape(about)}</p>',
+        f'<p class="explained">{_CODE.sub(r"<code>\1</code>", escape(about))}</p>',
         f"<pre>{escape(chr(10).join(line.strip() for line in commands if line))}</pre>",
     ]
     for grid in grids:
@@ -117,7 +119,7 @@ def _theory(gradients: dict[str, Any]) -> Iterator[str]:
         axes.plot(lengths, np.median(shown, 1), label=MODELS[model], marker="o", markersize=3, **look)
     axes.set_xscale("log", base=2)
     axes.set_xlabel("steps back")
-    axes.set_ylabel(f"log10 of the gradient, {_LOWEST} or less at the bottom")
+    axes.set_ylabel(f"log10 of the gradient, at least {_LOWEST}")
     axes.legend(frameon=False, fontsize=8)
     yield f"<div><h3>What is left of a gradient</h3>{to_svg(figure, 'length of the gradient against steps back')}</div>"
     for model, figures in gradients.items():
