@@ -45,10 +45,11 @@ def page_of(
     Raises: ImportError with what to install when matplotlib is missing.
     """
     about, *commands = budget_text(budget)
+    about = _CODE.sub(r"<code>\1</code>", escape(about))
     body = [
         "<h1>The paper's tables</h1>",
         f'<p class="sub">{escape(INTRODUCTION)}</p>',
-        f'<p class="explained">{_CODE.sub(r"<code>\1</code>", escape(about))}</p>',
+        f'<p class="explained">{about}</p>',
         f"<pre>{escape(chr(10).join(line.strip() for line in commands if line))}</pre>",
     ]
     for grid in grids:
