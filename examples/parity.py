@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from latchwork import CascadeConfig, CascadeLM, MinMaxRNN
 from latchwork.bench.timing import machine
-from latchwork.training.run import write_json
+from latchwork.runs.run import write_json
 
 LONGEST, BATCH, LEARNING_RATE = 40, 32, 3e-3
 CHECK_EVERY, CHECK_LENGTH = 25, 256

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 from pathlib import Path
 
@@ -37,6 +38,28 @@ def test_nothing_validates_with_assert_or_reads_pickles():
             assert not words.startswith("assert "), f"{path}:{number}"
             assert "pickle" not in words, f"{path}:{number}"
             assert "torch.load(" not in words, f"{path}:{number}"
+
+
+ROOMS = (
+    *("__main__", "cli", "viewer", "experiments", "training", "evaluation", "runs", "bench", "verify", "tasks"),
+    *("automata", "models", "nn", "ops", "state", "algebra", "chart", "fields", "files", "memory"),
+)
+"""The house from the roof down: a room uses what is below it, and nothing else."""
+
+
+def test_imports_go_down():
+    root = Path(latchwork.__file__).parent
+    for path in root.rglob("*.py"):
+        room = path.relative_to(root).parts[0].removesuffix(".py")
+        if room == "__init__":
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                if name.startswith("latchwork."):
+                    other = name.split(".")[1]
+                    assert ROOMS.index(room) <= ROOMS.index(other), f"{path}:{node.lineno}"
 
 
 def test_the_tests_need_no_compiler(tmp_path):

@@ -12,8 +12,8 @@ from latchwork.cli.main import main
 from latchwork.experiments.sweep import read_sweep
 from latchwork.models.baselines import BASELINES, GRUConfig, LSTMConfig
 from latchwork.nn.config import CascadeConfig
-from latchwork.training.run import Run, RunError
-from latchwork.training.settings import SettingsError
+from latchwork.runs.run import Run, RunError
+from latchwork.runs.settings import SettingsError
 
 SIZES = {
     "mamba2": "--d-model 8 --n-heads 2 --d-state 4",

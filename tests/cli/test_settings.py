@@ -8,7 +8,7 @@ import re
 import pytest
 
 from latchwork.cli.settings import with_settings
-from latchwork.training.settings import SettingsError, assigned, merged, parse_value, read_settings
+from latchwork.runs.settings import SettingsError, assigned, merged, parse_value, read_settings
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ import torch
 from latchwork import CascadeConfig
 from latchwork.evaluation.extrapolate import extrapolate
 from latchwork.evaluation.measure import score_streams
+from latchwork.runs.recipe import Recipe
+from latchwork.runs.run import Run, write_json
 from latchwork.tasks import RegularTask, get
 from latchwork.training.loop import train
-from latchwork.training.recipe import Recipe
-from latchwork.training.run import Run, write_json
 
 TINY = CascadeConfig(d_model=8, n_layers=2, n_units=4)
 

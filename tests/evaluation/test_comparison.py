@@ -20,9 +20,9 @@ from latchwork.evaluation.outcome import length_curve, read_evaluation, read_out
 from latchwork.evaluation.report import write_report
 from latchwork.evaluation.states import run_states, sample
 from latchwork.evaluation.statistics import bootstrap, wilson
+from latchwork.runs.recipe import Recipe
+from latchwork.runs.run import Run, RunError
 from latchwork.tasks import get
-from latchwork.training.recipe import Recipe
-from latchwork.training.run import Run, RunError
 
 WHOLE = (
     '{"chunks": {"correct": [1], "scored": [1]}, "chunk": 8, "length": 8, "sequences": 1, '

@@ -9,9 +9,9 @@ import pytest
 
 from latchwork import CascadeConfig
 from latchwork.evaluation.report import write_report
+from latchwork.runs.recipe import Recipe
+from latchwork.runs.run import Run, write_json
 from latchwork.tasks import get
-from latchwork.training.recipe import Recipe
-from latchwork.training.run import Run, write_json
 
 VALIDATION = {"accuracy": 0.5, "floor": 0.25, "loss": 1.0, "bits": 1.44, "correct": 50, "scored": 100}
 

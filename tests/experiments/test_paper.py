@@ -23,7 +23,7 @@ from latchwork.experiments.paper.report import write
 from latchwork.experiments.paper.table import read_table
 from latchwork.experiments.sweep import Evaluation
 from latchwork.models.architectures import ARCHITECTURES, CASCADE, architecture
-from latchwork.training.run import Run
+from latchwork.runs.run import Run
 
 TINY = dataclasses.replace(
     BUDGETS["small"],

@@ -16,10 +16,10 @@ import pytest
 
 from latchwork.experiments.sweep import Evaluation, read_sweep
 from latchwork.experiments.workers import cores, gpus, least_used, most_at_once
+from latchwork.runs.recipe import Recipe
+from latchwork.runs.run import Run
+from latchwork.runs.settings import SettingsError, assigned
 from latchwork.tasks import get
-from latchwork.training.recipe import Recipe
-from latchwork.training.run import Run
-from latchwork.training.settings import SettingsError, assigned
 
 STUDY = """
 [task]

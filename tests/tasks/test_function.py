@@ -91,7 +91,7 @@ PLACES = [(split, seed, i) for split in ("train", "validation") for seed in (0, 
 def test_workers_give_the_same_batches(module):
     code = (
         f"from latchwork import tasks\nfrom latchwork.training.data import updates\n"
-        f"from latchwork.training.recipe import Recipe\n"
+        f"from latchwork.runs.recipe import Recipe\n"
         f"if __name__ == '__main__':\n"
         f"    task = tasks.get('function', function='{module}:last', vocab_size=4)\n"
         f"    for workers in (0, 2):\n"

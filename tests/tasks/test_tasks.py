@@ -11,10 +11,10 @@ import pytest
 from helpers import run_python
 
 from latchwork import CascadeConfig, tasks
+from latchwork.runs.recipe import Recipe
 from latchwork.tasks import IGNORE, chance
 from latchwork.tasks.latching import Latching
 from latchwork.tasks.task import SPLITS
-from latchwork.training.recipe import Recipe
 
 UNIFORM = [("latching", 4), ("latching", 16), ("inductionheads", 16), ("inductionheads", 30)]
 SYNTHETIC = [*UNIFORM, ("sequences", 2), ("sequences", 16)]

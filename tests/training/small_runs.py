@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 
 from latchwork import CascadeConfig
+from latchwork.runs import checkpoint
+from latchwork.runs.recipe import Recipe
+from latchwork.runs.run import Run
 from latchwork.tasks import get
-from latchwork.training import checkpoint
 from latchwork.training.loop import Step
-from latchwork.training.recipe import Recipe
-from latchwork.training.run import Run
 
 TINY = CascadeConfig(d_model=8, n_layers=2, n_units=4, dropout=0.2)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from latchwork.training.run import Run
+from latchwork.runs.run import Run
 
 TINY = (
     "--d-model 8 --n-layers 2 --n-units 4 --batch-size 8 --validation-sequences 40 --train-sequences 30 --threads 1 "

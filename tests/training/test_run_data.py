@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from latchwork import CascadeConfig
+from latchwork.runs.recipe import Recipe
+from latchwork.runs.run import Run, RunError
+from latchwork.runs.settings import read_settings
 from latchwork.tasks import get
 from latchwork.training.loop import train
-from latchwork.training.recipe import Recipe
-from latchwork.training.run import Run, RunError
-from latchwork.training.settings import read_settings
 
 TINY = CascadeConfig(d_model=8, n_layers=1, n_units=4)
 PAIRS = b"a b c\tx y x\nb a\ty x\n" * 20

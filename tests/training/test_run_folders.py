@@ -13,11 +13,11 @@ from small_runs import losses, make_run
 from torch import nn
 
 from latchwork.files import write_text
+from latchwork.runs import checkpoint
+from latchwork.runs.checkpoint import CheckpointError
+from latchwork.runs.run import Run, RunError
 from latchwork.tasks import get
-from latchwork.training import checkpoint
-from latchwork.training.checkpoint import CheckpointError
 from latchwork.training.loop import End, Resumed, Step, train
-from latchwork.training.run import Run, RunError
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(tmp_path):

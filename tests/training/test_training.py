@@ -14,13 +14,13 @@ from torch.nn import functional as F
 
 from latchwork import CascadeConfig, CascadeLM
 from latchwork.evaluation.measure import Score
+from latchwork.runs import checkpoint
+from latchwork.runs.recipe import Recipe
+from latchwork.runs.run import Run
 from latchwork.tasks import IGNORE, get
-from latchwork.training import checkpoint
 from latchwork.training.data import updates
 from latchwork.training.learner import Learner, cross_entropy
 from latchwork.training.loop import End, Resumed, Step, TrainingDivergedError, Validation, make_accelerator, train
-from latchwork.training.recipe import Recipe
-from latchwork.training.run import Run
 
 
 @pytest.mark.parametrize("name", ["inductionheads", "text"])

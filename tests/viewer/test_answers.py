@@ -10,10 +10,10 @@ import torch
 
 from latchwork import CascadeConfig
 from latchwork.evaluation.trace import trace
+from latchwork.runs.checkpoint import save
+from latchwork.runs.recipe import Recipe
+from latchwork.runs.run import Run
 from latchwork.tasks import get
-from latchwork.training.checkpoint import save
-from latchwork.training.recipe import Recipe
-from latchwork.training.run import Run
 from latchwork.viewer.answers import MOST_TOKENS, Viewer
 from latchwork.viewer.tokens import TokenError, read_tokens
 

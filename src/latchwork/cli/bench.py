@@ -16,7 +16,7 @@ from latchwork.bench.rows import HEAD, Row, cells
 from latchwork.bench.timing import machine
 from latchwork.cli.display import print_json, say, set_threads, show_table
 from latchwork.files import check_writable
-from latchwork.training.run import write_json
+from latchwork.runs.run import write_json
 
 
 @dataclass(kw_only=True)

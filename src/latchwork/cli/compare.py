@@ -13,7 +13,7 @@ from latchwork.evaluation.comparison import Comparison, find_runs, read_runs, su
 from latchwork.evaluation.comparison_page import comparison_page
 from latchwork.evaluation.measure import share_percent
 from latchwork.files import check_writable, write_text
-from latchwork.training.run import write_json
+from latchwork.runs.run import write_json
 
 
 @dataclass

@@ -11,9 +11,9 @@ from latchwork.cli.evaluate import Evaluate
 from latchwork.cli.train import train_and_report
 from latchwork.evaluation.extrapolate import check_lengths
 from latchwork.nn.config import CascadeConfig
+from latchwork.runs.recipe import Recipe
+from latchwork.runs.run import Run
 from latchwork.tasks import Latching
-from latchwork.training.recipe import Recipe
-from latchwork.training.run import Run
 
 
 @dataclass

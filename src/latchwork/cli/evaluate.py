@@ -18,9 +18,9 @@ from latchwork.evaluation.extrapolate import check_lengths, extrapolate
 from latchwork.evaluation.measure import percent, score_streams
 from latchwork.evaluation.report import length_rows
 from latchwork.memory import peak_resident_bytes
+from latchwork.runs.run import Run, write_json
 from latchwork.tasks import RegularTask, Task, Text
 from latchwork.tasks.task import Stream
-from latchwork.training.run import Run, write_json
 
 
 @dataclass

@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 import tyro
 
+from latchwork.runs.run import Run
 from latchwork.tasks import Text
-from latchwork.training.run import Run
 
 
 @dataclass

@@ -16,7 +16,7 @@ from latchwork.automata import CompiledCascade
 from latchwork.automata.dfa import shown
 from latchwork.cli.display import print_json
 from latchwork.ops.scan import BACKENDS, has_triton
-from latchwork.training.run import Run
+from latchwork.runs.run import Run
 
 
 @dataclass

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from latchwork.models.architectures import ARCHITECTURES, CASCADE
+from latchwork.runs.settings import SettingsError, as_flags, assigned, merged, read_settings
 from latchwork.tasks import TASKS
-from latchwork.training.settings import SettingsError, as_flags, assigned, merged, read_settings
 
 
 def with_settings(arguments: Sequence[str]) -> list[str]:

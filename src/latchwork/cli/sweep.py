@@ -16,8 +16,8 @@ from latchwork.evaluation.measure import percent, share_percent
 from latchwork.evaluation.outcome import current_evaluation
 from latchwork.experiments.sweep import Planned, read_sweep
 from latchwork.experiments.workers import Failed, Working, cores, most_at_once, run_sweep
-from latchwork.training.run import Run
-from latchwork.training.settings import assigned
+from latchwork.runs.run import Run
+from latchwork.runs.settings import assigned
 
 
 @dataclass

@@ -15,12 +15,12 @@ from latchwork.evaluation.measure import percent
 from latchwork.evaluation.report import write_report
 from latchwork.models.architectures import ARCHITECTURES, CASCADE, ModelConfig, architecture
 from latchwork.nn.config import CascadeConfig
+from latchwork.runs.recipe import Recipe
+from latchwork.runs.recipes import defaults
+from latchwork.runs.run import Run
+from latchwork.runs.settings import assigned
 from latchwork.tasks import TASKS, Task
 from latchwork.training.loop import End, Resumed, Step, Validation, first_says, make_accelerator, train
-from latchwork.training.recipe import Recipe
-from latchwork.training.recipes import defaults
-from latchwork.training.run import Run
-from latchwork.training.settings import assigned
 
 
 @dataclass(kw_only=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import tyro
 
 from latchwork.cli.display import say, set_threads
-from latchwork.training.run import Run
+from latchwork.runs.run import Run
 
 
 @dataclass

@@ -17,7 +17,7 @@ import latchwork
 from latchwork.evaluation.groups import Group, configuration, differences, group
 from latchwork.evaluation.outcome import Outcome, length_curve, read_outcome
 from latchwork.evaluation.statistics import Summary, summarise, wilson
-from latchwork.training.run import Run
+from latchwork.runs.run import Run
 
 FORMAT = 1
 SUMMED_UP = (

@@ -16,7 +16,7 @@ from latchwork.evaluation.outcome import Outcome
 from latchwork.evaluation.page import Markup, escape, figures, page, table
 from latchwork.evaluation.report import states
 from latchwork.evaluation.statistics import Summary
-from latchwork.training.run import Run
+from latchwork.runs.run import Run
 
 _NOTHING = "–"
 _STYLE = """

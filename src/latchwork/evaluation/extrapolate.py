@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from latchwork.evaluation.measure import Score, device_of
-from latchwork.nn.mode import evaluating
+from latchwork.evaluation.measure import Score
+from latchwork.nn.mode import device_of, evaluating
 from latchwork.tasks.task import RegularTask
 
 

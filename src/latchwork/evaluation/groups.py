@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from latchwork.evaluation.outcome import Outcome
+from latchwork.runs.run import Run
 from latchwork.tasks.task import Task
-from latchwork.training.run import Run
 
 SEED = "recipe.seed"
 SECTIONS = ("task", "data", "model", "recipe")

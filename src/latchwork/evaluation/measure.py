@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from latchwork.nn.mode import evaluating
-from latchwork.tasks.task import IGNORE, IntArray, Stream, count_labels
+from latchwork.nn.mode import device_of, evaluating
+from latchwork.tasks.task import IGNORE, IntArray, Stream, Task, count_labels
 
 
 @dataclass
@@ -78,6 +78,14 @@ class Score:
         }
 
 
+def merit(score: Score, task: Task) -> list[float]:
+    """What makes one validation better than another, compared in this order.
+
+    The most right answers, then the lowest loss; where the task is measured in bits, the loss alone.
+    """
+    return [-score.loss] if task.measure == "bits per byte" else [score.accuracy, -score.loss]
+
+
 @torch.inference_mode()
 def score_streams(
     model: nn.Module, streams: Iterable[Stream], classes: int, stop: Callable[[], bool] = lambda: False
@@ -98,12 +106,6 @@ def score_streams(
                 if stop():
                     return score
     return score
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """Where the model's first parameter is; the CPU if it has none."""
-    first = next(model.parameters(), None)
-    return torch.device("cpu") if first is None else first.device
 
 
 def percent(correct: int, scored: int) -> str:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from latchwork.evaluation.measure import Score
+from latchwork.evaluation.measure import Score, merit
+from latchwork.runs.run import Run, RunError
 from latchwork.tasks import RegularTask
-from latchwork.training.progress import Progress
-from latchwork.training.run import Run, RunError
 
 Validation = tuple[int, dict[str, Any]]
 """The update after which it was, and its figures."""
@@ -168,18 +167,18 @@ def lengths_shown(length: int, chunk: int) -> list[int]:
 
 def _replay(run: Run, validations: Iterable[Validation]) -> tuple[Validation | None, int | None]:
     """The best validation, and the update of the first perfect one."""
-    progress, best, perfect = Progress(), None, None
+    best, most, perfect = None, None, None
     for step, figures in validations:
-        progress.step = step
         score = Score(
             run.task.classes,
             scored=figures["scored"],
             correct=figures["correct"],
             nats=figures["loss"] * figures["scored"],
         )
-        if progress.take(score, run.task):
-            best = (step, figures)
-        if perfect is None and progress.perfect and run.task.measure == "accuracy":
+        own = merit(score, run.task)
+        if most is None or own > most:
+            best, most = (step, figures), own
+        if perfect is None and score.correct == score.scored and run.task.measure == "accuracy":
             perfect = step
     return best, perfect
 

@@ -18,7 +18,7 @@ from latchwork.evaluation.states import run_states
 from latchwork.files import write_text
 from latchwork.models.architectures import architecture
 from latchwork.nn.config import CascadeConfig
-from latchwork.training.run import Run
+from latchwork.runs.run import Run
 
 
 def write_report(run: Run) -> Path:

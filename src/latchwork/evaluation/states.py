@@ -6,9 +6,9 @@ import torch
 
 from latchwork.evaluation.heatmap import state_heatmaps
 from latchwork.evaluation.trace import trace
+from latchwork.runs.run import Run
 from latchwork.tasks import Text
 from latchwork.tasks.task import IntArray, Task
-from latchwork.training.run import Run
 
 STEPS = 64
 """Of the sample that are shown."""

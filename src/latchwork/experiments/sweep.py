@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from latchwork.evaluation.extrapolate import check_lengths
-from latchwork.training.run import Run
-from latchwork.training.settings import SECTIONS, Settings, SettingsError, check_settings, merged, read_table
+from latchwork.runs.run import Run
+from latchwork.runs.settings import SECTIONS, Settings, SettingsError, check_settings, merged, read_table
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 
 from latchwork.experiments.sweep import Evaluation, Planned
+from latchwork.runs.run import Run, RunError
 from latchwork.tasks import RegularTask
-from latchwork.training.run import Run, RunError
 
 _POLL_SECONDS = 0.2
 WORKER = "LATCHWORK_WORKER"

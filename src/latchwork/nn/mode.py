@@ -1,10 +1,11 @@
-"""Whether modules train."""
+"""Whether modules train, and where they are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import nn
 
 
@@ -22,3 +23,9 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where the model's first parameter is; the CPU if it has none."""
+    first = next(model.parameters(), None)
+    return torch.device("cpu") if first is None else first.device

@@ -120,7 +120,7 @@ class Pairs(Task):
             if not len(part):
                 raise ValueError(
                     f"{self.data} has {count} examples, of which {self.train_share:.0%} train and "
-                    f"{self.validation_share:.0%} validate: none is left for {split}; add examples, or change the shares"
+                    f"{self.validation_share:.0%} validate: none is left for {split}; add more, or change the shares"
                 )
         return parts
 

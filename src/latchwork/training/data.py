@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from latchwork.runs.recipe import Recipe
 from latchwork.tasks import Task
 from latchwork.tasks.task import IGNORE, IntArray
 from latchwork.training.learner import MicroBatch
-from latchwork.training.recipe import Recipe
 
 
 class _Updates(Dataset):

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from latchwork.runs.checkpoint import Checkpoint
+from latchwork.runs.recipe import Recipe
 from latchwork.tasks.task import IGNORE
-from latchwork.training.checkpoint import Checkpoint
-from latchwork.training.recipe import Recipe
 from latchwork.training.sharding import shard, split_like, whole, whole_model
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ import torch
 from torch import nn
 
 from latchwork.evaluation.measure import Score, score_streams
-from latchwork.training import checkpoint
+from latchwork.runs import checkpoint
+from latchwork.runs.run import Run, RunError
 from latchwork.training.data import updates
 from latchwork.training.learner import Learner
 from latchwork.training.progress import Progress
-from latchwork.training.run import Run, RunError
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from latchwork.evaluation.measure import Score
+from latchwork.evaluation.measure import Score, merit
 from latchwork.files import write_text
+from latchwork.runs import checkpoint
+from latchwork.runs.checkpoint import Checkpoint, CheckpointError
+from latchwork.runs.recipe import Recipe
+from latchwork.runs.run import Run
 from latchwork.tasks.task import Task
-from latchwork.training import checkpoint
-from latchwork.training.checkpoint import Checkpoint, CheckpointError
 from latchwork.training.learner import Learner
-from latchwork.training.recipe import Recipe
-from latchwork.training.run import Run
 
 
 @dataclass
@@ -33,13 +33,10 @@ class Progress:
     """Read in updates, padding included."""
 
     def take(self, score: Score, task: Task) -> bool:
-        """Count a validation; true if it is the best one so far.
-
-        The best has the most right answers, then the lowest loss; where the task is measured in bits, the loss alone.
-        """
-        merit = [-score.loss] if task.measure == "bits per byte" else [score.accuracy, -score.loss]
-        is_best = self.best is None or merit > self.best
-        self.best = merit if is_best else self.best
+        """Count a validation; true if it is the best one so far."""
+        own = merit(score, task)
+        is_best = self.best is None or own > self.best
+        self.best = own if is_best else self.best
         is_lower = self.lowest is None or score.loss < self.lowest
         self.lowest = score.loss if is_lower else self.lowest
         self.since_lowest = 0 if is_lower else self.since_lowest + 1

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from latchwork.evaluation.measure import device_of
-from latchwork.nn.mode import evaluating
+from latchwork.nn.mode import device_of, evaluating
 from latchwork.state import leaves, map_state
 from latchwork.verify.gradient import doubling
 

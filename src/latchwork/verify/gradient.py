@@ -10,9 +10,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from latchwork.evaluation.measure import device_of
 from latchwork.models.cascade_lm import CascadeLM
-from latchwork.nn.mode import evaluating
+from latchwork.nn.mode import device_of, evaluating
 from latchwork.nn.units import Units, scan_units
 from latchwork.state import State
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latchwork.evaluation.trace import LayerTrace, Trace, trace
+from latchwork.runs.run import Run
 from latchwork.state import State
 from latchwork.tasks import IGNORE, RegularTask, Text
-from latchwork.training.run import Run
 from latchwork.viewer.tokens import TokenError, read_tokens
 
 MOST_TOKENS = 2000

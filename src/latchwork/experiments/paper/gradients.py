@@ -14,8 +14,8 @@ from torch import Tensor
 from latchwork.evaluation.trace import trace
 from latchwork.models.architectures import CASCADE
 from latchwork.models.cascade_lm import CascadeLM
+from latchwork.runs.run import Run, write_json
 from latchwork.tasks.task import RegularTask
-from latchwork.training.run import Run, write_json
 from latchwork.verify import Interval, bounds, state_decay, state_gradient
 
 FILE = "gradients.json"

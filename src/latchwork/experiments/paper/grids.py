@@ -23,7 +23,7 @@ from latchwork.experiments.paper.plan import (
     TableName,
 )
 from latchwork.experiments.paper.table import NOTHING, Result, Table, mean_accuracy, share_text
-from latchwork.training.run import Run
+from latchwork.runs.run import Run
 
 
 @dataclass(frozen=True)

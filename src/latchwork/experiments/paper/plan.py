@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from latchwork.experiments.sweep import Evaluation, Planned
 from latchwork.models.architectures import CASCADE
+from latchwork.runs.recipes import defaults
+from latchwork.runs.run import Run
+from latchwork.runs.settings import Settings, merged
 from latchwork.tasks import Task, get
-from latchwork.training.recipes import defaults
-from latchwork.training.run import Run
-from latchwork.training.settings import Settings, merged
 
 TableName = Literal["main", "ablation"]
 BudgetName = Literal["small", "paper"]

@@ -22,7 +22,7 @@ from latchwork.experiments.paper.page import page_of
 from latchwork.experiments.paper.plan import BudgetName, TableName, begun
 from latchwork.experiments.paper.table import Table, read_table
 from latchwork.files import write_text
-from latchwork.training.run import write_json
+from latchwork.runs.run import write_json
 
 
 @dataclass(frozen=True)

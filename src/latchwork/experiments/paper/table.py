@@ -12,7 +12,7 @@ from latchwork.evaluation.groups import Group
 from latchwork.evaluation.measure import share_percent
 from latchwork.evaluation.outcome import Outcome, read_outcome
 from latchwork.experiments.paper.plan import Cell, Plan
-from latchwork.training.run import Run
+from latchwork.runs.run import Run
 
 NOTHING = "–"
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from latchwork.training.recipe import Recipe
+from latchwork.runs.recipe import Recipe
 
 
 def test_the_defaults_are_the_papers():

@@ -6,7 +6,7 @@ import dataclasses
 
 from latchwork.models.architectures import ARCHITECTURES, CASCADE, ModelConfig
 from latchwork.nn.config import CascadeConfig
-from latchwork.training.recipe import Recipe
+from latchwork.runs.recipe import Recipe
 
 INDUCTION_RECIPE = Recipe(validate_every=50, patience=None)
 """One scored step a sequence: where hardly any step keeps at first, hardly any gradient comes back from there

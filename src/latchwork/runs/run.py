@@ -22,11 +22,11 @@ from latchwork.models.architectures import ARCHITECTURES, CASCADE, ModelConfig, 
 from latchwork.models.baselines import BaselineLM
 from latchwork.models.cascade_lm import CascadeLM
 from latchwork.nn.config import CascadeConfig
+from latchwork.runs.checkpoint import Checkpoint
+from latchwork.runs.recipe import Recipe
+from latchwork.runs.recipes import defaults
+from latchwork.runs.settings import Settings, SettingsError
 from latchwork.tasks import Task, get
-from latchwork.training.checkpoint import Checkpoint
-from latchwork.training.recipe import Recipe
-from latchwork.training.recipes import defaults
-from latchwork.training.settings import Settings, SettingsError
 
 FORMAT = 1
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from latchwork.models.architectures import ARCHITECTURES
+from latchwork.runs.recipe import Recipe
 from latchwork.tasks import TASKS
-from latchwork.training.recipe import Recipe
 
 Settings: TypeAlias = dict[str, dict[str, Any]]
 """Fields by section: "task" (with its "name"), "model" and "recipe"."""
