@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from helpers import assert_same
-from test_equality import TOLERANCE, inputs_of, outcome
+from test_equality import assert_outcome, inputs_of, outcome
+from test_layouts import check_far_apart, check_many
 from test_scan import DTYPES
 
 from latchwork import CascadeConfig, CascadeLM, minmax_scan
@@ -23,14 +24,10 @@ def test_values_and_gradients_are_those_of_the_loop_on_the_cpu(dtype, degree, sp
     for time in (1, 3, 31, 65):
         scan, inputs = inputs_of(degree, 3, time, 9, dtype, special)
         for flags in ((None, None), (torch.rand(3, time) < 0.7, torch.rand(3, time) < 0.2)):
-            outputs, gradients = outcome(scan, inputs, flags, "reference")
             there = [a.to(DEVICE) for a in inputs], [None if a is None else a.to(DEVICE) for a in flags]
-            actual, actual_gradients = outcome(scan, *there, "auto")
-            for a, e in zip(actual, outputs, strict=True):
-                assert a.device.type == DEVICE
-                assert_same(a.cpu(), e)
-            for a, e in zip(actual_gradients, gradients, strict=True):
-                torch.testing.assert_close(a.cpu(), e, rtol=0, atol=TOLERANCE[dtype])
+            actual = outcome(scan, *there, "auto")
+            assert all(a.device.type == DEVICE for a in actual[0])
+            assert_outcome(actual, outcome(scan, inputs, flags, "reference"))
 
 
 def test_a_long_sequence_equals_the_cpu():
@@ -38,6 +35,28 @@ def test_a_long_sequence_equals_the_cpu():
     expected = minmax_scan(r, s)
     for a, e in zip(minmax_scan(r.to(DEVICE), s.to(DEVICE)), expected, strict=True):
         assert_same(a.cpu(), e)
+
+
+@pytest.fixture
+def large_memory():
+    """Room for tensors of more elements than 32 bits count."""
+    free = torch.cuda.mem_get_info()[0] >> 30 if DEVICE == "cuda" else 0
+    if free < 16:
+        pytest.skip("needs 16 GiB of free memory on an NVIDIA GPU")
+
+
+@pytest.mark.usefixtures("large_memory")
+@pytest.mark.parametrize("degree", [0, 2])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_inputs_may_lie_further_apart_than_32_bits_count(degree, dim):
+    check_far_apart(degree, dim, 1 << 31, "auto", DEVICE)
+
+
+@pytest.mark.usefixtures("large_memory")
+@pytest.mark.parametrize("degree", [0, 4])
+@pytest.mark.parametrize("long", [True, False])
+def test_more_states_and_gradients_than_32_bits_count_are_those_of_the_loop(degree, long):
+    check_many(degree, long, 1 << 31, "auto", DEVICE)
 
 
 def test_a_model_trains_on_the_device():

@@ -9,13 +9,16 @@ import torch
 from helpers import assert_same, run_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_scan import DTYPES
+from test_scan import DTYPES, every_backend
 
 from latchwork import minmax_matrix_scan, minmax_scan
+from latchwork.algebra import identity
+from latchwork.ops import chunked, cpu
 from latchwork.ops.scan import BACKENDS, minmax_last
 
 FAST = [backend for backend in BACKENDS if backend not in ("auto", "reference", "triton")]  # that one: test_triton.py
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-4, torch.bfloat16: 3e-1, torch.float16: 5e-2}
+every_fast_backend = pytest.mark.parametrize("backend", FAST)
 
 
 def inputs_of(degree: int, batch: int, time: int, units: int, dtype: torch.dtype, special: float):
@@ -25,15 +28,24 @@ def inputs_of(degree: int, batch: int, time: int, units: int, dtype: torch.dtype
     return minmax_matrix_scan, test_matrix_scan.draw(batch, time, units, degree, dtype, special)
 
 
-def outcome(scan, inputs, flags, backend):
-    """Outputs, and gradients for a fixed upstream gradient of both of them."""
-    leaves = [a.clone().requires_grad_() for a in inputs]
+def outcome(scan, inputs, flags, backend, up=None):
+    """Outputs, and gradients for an upstream gradient of both of them, which is a fixed one by default."""
+    leaves = [a.detach().requires_grad_() for a in inputs]
     r, s, state, x0 = leaves
-    x, last = scan(r, s, state, x0=x0, mask=flags[0], reset=flags[1], backend=backend)
-    generator = torch.Generator().manual_seed(1)
-    up = [torch.randint(-4, 5, a.shape, generator=generator).to(a) for a in (x, last)]
-    gradients = torch.autograd.grad((x, last), leaves, up, allow_unused=True, materialize_grads=True)
-    return (x, last), gradients
+    results = scan(r, s, state, x0=x0, mask=flags[0], reset=flags[1], backend=backend)
+    if up is None:
+        generator = torch.Generator().manual_seed(1)
+        up = [torch.randint(-4, 5, a.shape, generator=generator).to(a) for a in results]
+    return results, torch.autograd.grad(results, leaves, up, allow_unused=True, materialize_grads=True)
+
+
+def assert_outcome(actual, expected) -> None:
+    """The same outputs, and gradients as close as the dtype allows, wherever they were computed."""
+    for a, e in zip(actual[0], expected[0], strict=True):
+        assert_same(a.cpu(), e)
+    for a, e in zip(actual[1], expected[1], strict=True):
+        assert a.dtype == e.dtype
+        torch.testing.assert_close(a.cpu(), e, rtol=0, atol=TOLERANCE[expected[0][0].dtype])
 
 
 @settings(max_examples=200, deadline=None)
@@ -47,17 +59,12 @@ def test_every_backend_has_the_values_and_gradients_of_the_loop(data):
     torch.manual_seed(data.draw(st.integers(0, 2**32 - 1)))
     scan, inputs = inputs_of(degree, batch, time, units, dtype, special)
     flags = [torch.rand(batch, time) < share if data.draw(st.booleans()) else None for share in (0.7, 0.2)]
-    outputs, gradients = outcome(scan, inputs, flags, "reference")
+    expected = outcome(scan, inputs, flags, "reference")
     for backend in FAST:
-        actual, actual_gradients = outcome(scan, inputs, flags, backend)
-        for a, e in zip(actual, outputs, strict=True):
-            assert_same(a, e)
-        for a, e in zip(actual_gradients, gradients, strict=True):
-            assert a.dtype == e.dtype
-            torch.testing.assert_close(a, e, rtol=0, atol=TOLERANCE[dtype])
+        assert_outcome(outcome(scan, inputs, flags, backend), expected)
 
 
-@pytest.mark.parametrize("backend", FAST)
+@every_fast_backend
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("degree", [0, 2])
 def test_half_inputs_keep_a_float32_state_exactly(backend, dtype, degree):
@@ -65,28 +72,50 @@ def test_half_inputs_keep_a_float32_state_exactly(backend, dtype, degree):
     scan, (r, s, state, x0) = inputs_of(degree, 2, 9, 5, dtype, 0.0)
     state, x0 = state + 1 / 1024, x0 - 1 / 4096
     mask, reset = torch.rand(2, 9) < 0.6, torch.rand(2, 9) < 0.2
-    outputs, gradients = outcome(scan, (r, s, state, x0), (mask, reset), "reference")
-    actual, actual_gradients = outcome(scan, (r, s, state, x0), (mask, reset), backend)
-    for a, e in zip(actual, outputs, strict=True):
-        assert_same(a, e)
-    for a, e in zip(actual_gradients, gradients, strict=True):
-        torch.testing.assert_close(a, e, rtol=0, atol=TOLERANCE[dtype])
+    expected = outcome(scan, (r, s, state, x0), (mask, reset), "reference")
+    assert_outcome(outcome(scan, (r, s, state, x0), (mask, reset), backend), expected)
 
 
-@pytest.mark.parametrize("backend", ["reference", *FAST])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_thousand_chunks_of_padding_return_a_float32_state_beside_half_inputs(backend, dtype):
-    state = torch.full((1, 3), 1.0009765625)
-    r = torch.zeros(1, 2, 3, dtype=dtype)
-    padding = torch.zeros(1, 2, dtype=torch.bool)
-    for _ in range(1000):
-        x, state = minmax_scan(r, r, state, mask=padding, backend=backend)
+def check_padding(degree: int, dtype: torch.dtype, chunks: int, backend: str, device: str = "cpu") -> None:
+    """Chunks of nothing but padding return a float32 state beside half inputs exactly."""
+    scan, inputs = inputs_of(degree, 1, 2, 3, dtype, 0.0)
+    r, s, state, _ = (a.to(device) for a in inputs)
+    state = torch.full_like(state, 1.0009765625)
+    padding = torch.zeros(1, 2, dtype=torch.bool, device=device)
+    for _ in range(chunks):
+        x, state = scan(r, s, state, mask=padding, backend=backend)
     assert x.dtype == dtype
     assert state.dtype == torch.float32
-    assert state.tolist() == [[1.0009765625] * 3]
+    assert bool((state == 1.0009765625).all())
 
 
-@pytest.mark.parametrize("backend", ["reference", *FAST])
+@every_backend
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("degree", [0, 2])
+def test_a_thousand_chunks_of_padding_return_a_float32_state_beside_half_inputs(backend, dtype, degree):
+    check_padding(degree, dtype, 1000, backend)
+
+
+def check_identities(degree: int, time: int, x0: float, backend: str, device: str = "cpu") -> None:
+    """Steps that keep every state keep x0 exactly, beside other numbers."""
+    scan, unit = (minmax_scan, (3,)) if degree == 0 else (minmax_matrix_scan, (3, degree))
+    r, s = identity(2, time, *unit, vector=degree > 0, device=device)
+    start = torch.full(unit, x0, device=device)
+    start[..., 1:] = -2.0
+    x, last = scan(r, s, x0=start, backend=backend)
+    assert_same(x, start.expand_as(x))
+    assert_same(last, start.expand_as(last))
+
+
+@every_backend
+@pytest.mark.parametrize("time", [1, 2, 3, 31, 33, 63, 65, 1000])
+@pytest.mark.parametrize("x0", [torch.inf, -torch.inf, 5.0])
+@pytest.mark.parametrize("degree", [0, 2])
+def test_identity_steps_keep_any_state_at_every_length(backend, time, x0, degree):
+    check_identities(degree, time, x0, backend)
+
+
+@every_backend
 def test_the_last_state_of_packed_documents_is_exact_beside_half_inputs(backend):
     x0 = torch.full((3,), 1.0009765625)
     r = torch.full((1, 4, 3), 2.0, dtype=torch.bfloat16)
@@ -111,12 +140,47 @@ def test_every_short_length_through_every_backend_and_chunk(dtype, time):
             assert_same(last, outputs[1])
 
 
+def cut_time(patch: pytest.MonkeyPatch, length: int) -> None:
+    """Make pieces of time `length` steps long: the chunks of tensor operations and the blocks of kernels on a CPU."""
+    cut = cpu._cut
+    patch.setattr(chunked, "_cut", lambda time: (length, time - time % length))
+    patch.setattr(cpu, "_cut", lambda *sizes: cut(*sizes)._replace(block=length))
+
+
+@every_fast_backend
+@pytest.mark.parametrize("degree", [0, 2, 3])
+@pytest.mark.parametrize("time", range(1, 17))
+def test_pieces_of_time_of_every_length_have_the_values_and_gradients_of_the_loop(backend, degree, time, monkeypatch):
+    scan, inputs = inputs_of(degree, 3, time, 5, torch.float32, 0.1)
+    for flags in ((None, None), (torch.rand(3, time) < 0.7, torch.rand(3, time) < 0.2)):
+        expected = outcome(scan, inputs, flags, "reference")
+        for length in range(1, time + 1):
+            with monkeypatch.context() as patch:
+                cut_time(patch, length)
+                assert_outcome(outcome(scan, inputs, flags, backend), expected)
+
+
+@pytest.mark.parametrize("time", range(1, 17))
+def test_chunks_of_every_length_compose_to_the_values_of_the_loop(time, monkeypatch):
+    """On a CPU, where only long rows are cut into them and only for several threads."""
+    monkeypatch.setattr(
+        cpu, "_chunk_plan", lambda plan, _: plan._replace(tile_groups=plan.groups, row_tiles=-(-time // plan.block))
+    )
+    inputs = test_scan.draw(3, time, 5, special=0.1)
+    for flags in ((None, None), (torch.rand(3, time) < 0.7, torch.rand(3, time) < 0.2)):
+        expected, _ = outcome(minmax_scan, inputs, flags, "reference")
+        for length in range(1, time + 1):
+            with monkeypatch.context() as patch:
+                cut_time(patch, length)
+                actual, _ = outcome(minmax_scan, inputs, flags, "cpu")
+            for a, e in zip(actual, expected, strict=True):
+                assert_same(a, e)
+
+
 @pytest.mark.parametrize("units", [1, 3, 8, 40, 64, 130, 200])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_one_long_row_cut_into_chunks_of_time_has_the_values_of_the_loop(units, dtype, threads, monkeypatch):
     """On a CPU the chunks of one row compose on several threads; here they are a few steps long."""
-    from latchwork.ops import cpu
-
     monkeypatch.setattr(cpu, "_BLOCK_ELEMENTS", 8 * units)
     monkeypatch.setattr(cpu, "_SMALL", 0)
     monkeypatch.setattr(cpu, "_cut", cpu._cut.__wrapped__)
@@ -155,7 +219,7 @@ def test_the_last_state_alone_is_the_scans_and_has_its_gradients():
     assert not torch.equal(last, torch.zeros_like(last))
 
 
-@pytest.mark.parametrize("backend", ["reference", *FAST])
+@every_backend
 @pytest.mark.parametrize("start", [torch.finfo(torch.float32).max, torch.finfo(torch.float32).min])
 def test_a_state_that_becomes_infinite_in_half_precision_keeps_its_gradient(backend, start):
     r = torch.full((1, 4, 3), torch.inf, dtype=torch.bfloat16)

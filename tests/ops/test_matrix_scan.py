@@ -65,45 +65,6 @@ def test_weights_of_a_step_sum_to_one(backend):
     assert total.item() == pytest.approx(x.numel(), rel=1e-12)
 
 
-@every_backend
-def test_gradcheck_on_distinct_values(backend):
-    values = torch.randperm(2 * 5 * 3 * 9 + 2 * 5 * 3 * 3 + 18).double() / 10
-    r, s, state = values[:270].reshape(2, 5, 3, 3, 3), values[270:360].reshape(2, 5, 3, 3), values[360:]
-    leaves = [a.clone().requires_grad_() for a in (r, s - 9, state.reshape(2, 3, 3))]
-    assert torch.autograd.gradcheck(lambda *a: minmax_matrix_scan(*a, backend=backend), leaves)
-
-
-@every_backend
-def test_packed_documents_and_carried_states(backend):
-    r, s, state, x0 = draw(1, 12, 5, 2)
-    whole, last = minmax_matrix_scan(r, s, state, backend=backend)
-    first, between = minmax_matrix_scan(r[:, :5], s[:, :5], state, backend=backend)
-    second, end = minmax_matrix_scan(r[:, 5:], s[:, 5:], between, backend=backend)
-    assert_same(whole, torch.cat([first, second], dim=1))
-    assert_same(last, end)
-    packed, ends = minmax_matrix_scan(r, s, x0=x0[0], cu_seqlens=torch.tensor([0, 5, 12]), backend=backend)
-    for i, part in enumerate((slice(0, 5), slice(5, 12))):
-        alone, alone_end = minmax_matrix_scan(r[:, part], s[:, part], x0=x0[0], backend=backend)
-        assert_same(packed[:, part], alone)
-        assert_same(ends[i : i + 1], alone_end)
-
-
-def test_any_strides_and_thread_counts_give_the_same_bits(threads):
-    base_r, base_s = torch.randn(6, 40, 8, 4, 4), torch.randn(6, 40, 8, 4)
-    views = [
-        (base_r.transpose(0, 1), base_s.transpose(0, 1)),
-        (base_r.transpose(-1, -2), base_s[:, :, :1].expand_as(base_s)),
-        (base_r[:, ::2], base_s[:, 1::2]),
-        (base_r[:, :1].expand_as(base_r), base_s),
-    ]
-    for r, s in views:
-        expected = minmax_matrix_scan(r.contiguous(), s.contiguous())
-        for count in (1, 2, 8):
-            threads(count)
-            for a, b in zip(minmax_matrix_scan(r, s), expected, strict=True):
-                assert torch.equal(a, b)
-
-
 @pytest.mark.parametrize("shape", [(2, 0, 3, 2), (0, 4, 3, 2), (2, 4, 0, 2), (2, 4, 3, 0)])
 def test_empty_dimensions(shape):
     s = torch.zeros(shape, requires_grad=True)

@@ -47,17 +47,6 @@ def test_set_wins_where_it_is_above_reset(backend, dtype):
     assert x.item() == 2.0
 
 
-@every_backend
-@pytest.mark.parametrize("time", [1, 2, 3, 31, 33, 63, 65, 1000])
-@pytest.mark.parametrize("x0", [INF, -INF, 5.0])
-def test_identity_steps_keep_any_state_at_every_length(backend, time, x0):
-    r = torch.full((2, time, 3), INF)
-    start = torch.full((3,), x0)
-    x, last = minmax_scan(r, -r, x0=start, backend=backend)
-    assert_same(x, start.expand(2, time, 3))
-    assert_same(last, start.expand(2, 3))
-
-
 @every_dtype
 @pytest.mark.parametrize("units", [1, 2, 15, 16, 17, 31, 32, 33, 40, 48, 63, 64, 65, 100, 129, 257, 500, 1456])
 def test_every_number_of_units_has_the_values_of_the_loop(dtype, units):
@@ -93,33 +82,6 @@ def test_short_lengths_agree_on_all_words_of_three_steps(backend, time):
         assert x[row, -1, 0].item() == state
 
 
-@every_backend
-def test_nothing_past_the_end_is_read(backend):
-    buffer = torch.full((2, 130, 24), NAN)
-    values = torch.randn(2, 65, 24)
-    buffer[:, :65] = values
-    r, s = buffer[:, :65].detach().requires_grad_(), (buffer[:, :65] - 1).requires_grad_()
-    clean_r, clean_s = values.clone().requires_grad_(), (values - 1).clone().requires_grad_()
-    assert not r.is_contiguous()
-    for inputs in ((r, s), (clean_r, clean_s)):
-        minmax_scan(*inputs, backend=backend)[0].sum().backward()
-    for sliced, clean in ((r, clean_r), (s, clean_s)):
-        assert_same(sliced.grad, clean.grad)
-    with torch.no_grad():
-        assert_same(minmax_scan(r, s, backend=backend)[0], minmax_scan(clean_r, clean_s, backend=backend)[0])
-        assert minmax_scan(r, s, backend=backend)[0].isfinite().all()
-
-
-def test_units_beside_a_short_row_are_not_touched():
-    buffer = torch.full((2, 9, 5), NAN)
-    buffer[:, :, 1:4] = torch.randn(2, 9, 3)
-    inner = buffer[:, :, 1:4]
-    x, last = minmax_scan(inner, inner - 1)
-    assert_same(x, minmax_scan(inner.clone(), inner.clone() - 1)[0])
-    assert x.isfinite().all()
-    assert last.isfinite().all()
-
-
 @pytest.mark.parametrize("backend", ["torch", "cpu"])
 @pytest.mark.parametrize("units", [3, 64])
 def test_long_sequences_equal_two_calls_with_the_state_carried(backend, units):
@@ -130,35 +92,6 @@ def test_long_sequences_equal_two_calls_with_the_state_carried(backend, units):
     assert_same(whole, torch.cat([first, second], dim=1))
     assert_same(last, end)
     assert_same(whole[:, :2000], reference.scan(r[:, :2000], s[:, :2000], state, state, None, None)[0])
-
-
-@every_backend
-def test_any_strides_give_the_bits_of_contiguous_inputs(backend):
-    base = torch.randn(6, 10, 20)
-    views = {
-        "transposed": (base.transpose(0, 1), base.transpose(0, 1) - 1),
-        "units first": (base.permute(0, 2, 1), base.permute(0, 2, 1) * 0.5),
-        "expanded over time": (base[:, :1].expand(6, 10, 20), base - 1),
-        "expanded over units": (base[:, :, :1].expand(6, 10, 20), base - 1),
-        "expanded over the batch": (base[:1].expand(6, 10, 20), base[:1].expand(6, 10, 20) - 1),
-        "every second step": (base[:, ::2], base[:, 1::2]),
-        "every second unit": (base[..., ::2], base[..., 1::2]),
-        "halves of one projection": tuple(base.chunk(2, dim=-1)),
-    }
-    for name, (r, s) in views.items():
-        before = (r.clone(), s.clone())
-        state = torch.randn(r.shape[2], r.shape[0]).T
-        results, gradients = [], []
-        for a, b, c in ((r, s, state), (r.contiguous(), s.contiguous(), state.contiguous())):
-            leaves = [t.detach().requires_grad_() for t in (a, b, c)]
-            x, last = minmax_scan(*leaves, backend=backend)
-            upstream = torch.linspace(-1, 1, x.numel()).reshape(x.shape)
-            gradients.append(torch.autograd.grad((x * upstream).sum() + last.sum(), leaves))
-            results.append((x, last))
-        for left, right in zip(results[0] + gradients[0], results[1] + gradients[1], strict=True):
-            assert_same(left, right)
-        assert torch.equal(r, before[0]), name
-        assert torch.equal(s, before[1]), name
 
 
 @every_backend
@@ -192,35 +125,6 @@ def test_mask_keeps_the_state_and_reset_goes_back_to_x0(backend):
     x, last = minmax_scan(r, s, torch.tensor([[0.0]]), x0=torch.tensor([-1.0]), mask=mask, reset=both, backend=backend)
     assert_same(x, column(1.0, 2.0, 3.0, -1.0, 4.0))
     assert last.item() == 4.0
-
-
-@every_backend
-def test_packed_documents_equal_separate_runs_and_do_not_reach_each_other(backend):
-    lengths = (3, 1, 2)
-    r, s, _, x0 = draw(1, 6, 5)
-    x0 = x0[0]
-    boundaries = torch.tensor([0, 3, 4, 6])
-    ones = torch.ones(1, 6, dtype=torch.bool)
-    for mask in (None, ones):
-        leaves = [a.clone().requires_grad_() for a in (r, s)]
-        x, last = minmax_scan(*leaves, x0=x0, mask=mask, cu_seqlens=boundaries, backend=backend)
-        packed = torch.autograd.grad((x * x).sum() + last.sum(), leaves)
-        pieces = [a.clone().requires_grad_() for a in (r, s)]
-        start = 0
-        for i, length in enumerate(lengths):
-            part = slice(start, start + length)
-            y, end = minmax_scan(pieces[0][:, part], pieces[1][:, part], x0=x0, backend=backend)
-            assert_same(x[:, part], y)
-            assert_same(last[i : i + 1], end)
-            ((y * y).sum() + end.sum()).backward()
-            start += length
-        for gradient, piece in zip(packed, pieces, strict=True):
-            assert_same(gradient, piece.grad)
-    spoiled_r, spoiled_s = r.clone(), s.clone()
-    spoiled_r[:, :3], spoiled_s[:, :3] = NAN, NAN
-    spoiled, last = minmax_scan(spoiled_r, spoiled_s, x0=x0, cu_seqlens=boundaries, backend=backend)
-    assert_same(spoiled[:, 3:], minmax_scan(r, s, x0=x0, cu_seqlens=boundaries, backend=backend)[0][:, 3:])
-    assert last[1:].isfinite().all()
 
 
 @every_backend

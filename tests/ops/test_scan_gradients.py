@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
-from helpers import assert_same
+from test_equality import FAST, assert_outcome, inputs_of
 from test_scan import STATES, column, draw, every_backend, every_dtype
 
 from latchwork import minmax_scan
@@ -46,59 +48,89 @@ def test_weights_of_a_step_sum_to_one(backend):
     assert torch.equal(r[:, 0] + s[:, 0] + state, torch.ones(4, 60, dtype=torch.float64))
 
 
-@every_backend
-def test_gradcheck_on_distinct_values(backend):
-    values = torch.randperm(2 * 3 * 7 * 5).double().reshape(2, 3, 7, 5) / 10
-    r, s = (a.contiguous().requires_grad_() for a in values)
-    state = (torch.rand(3, 5, dtype=torch.float64) * 20).requires_grad_()
-    scan = lambda *a: minmax_scan(*a, backend=backend)  # noqa: E731
-    assert torch.autograd.gradcheck(lambda *a: scan(*a)[0], (r, s, state))
-    assert torch.autograd.gradcheck(lambda *a: scan(*a)[1], (r, s, state))
-    assert torch.autograd.gradcheck(scan, (r, s, state))
-    weight = torch.randn(5, 5, dtype=torch.float64, requires_grad=True)
-    u = torch.randn(3, 7, 5, dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda w: scan(u @ w, (u @ w).roll(1, dims=1) - 1)[0], (weight,))
-    mask, reset = torch.rand(3, 7) < 0.7, torch.rand(3, 7) < 0.3
-    assert torch.autograd.gradcheck(
-        lambda r, s, x0: minmax_scan(r, s, x0=x0, mask=mask, reset=reset, backend=backend), (r, s, state)
-    )
+def check_derivatives(degree: int, backend: str, device: str = "cpu", **options) -> None:
+    """Gradients are those of small differences, where no two values are equal, whatever is used of the results."""
+    scan, inputs = inputs_of(degree, 2, 5, 1 if degree else 3, torch.float64, 0.0)
+    sizes = [a.numel() for a in inputs]
+    distinct = (torch.randperm(sum(sizes)).double() / 10).split(sizes)
+    r, s, state, _ = (a.reshape(like.shape).to(device) for a, like in zip(distinct, inputs, strict=True))
+    leaves = [a.requires_grad_() for a in (r, s - s.mean() / 4, state)]
+    mask, reset = (torch.rand(2, 5, device=device) < share for share in (0.7, 0.3))
+    u, weight = (torch.randn(*shape, dtype=r.dtype, device=device) for shape in ((2, 5, 3), (3, r[0, 0].numel())))
 
+    def shared(weight):
+        y = u @ weight
+        return scan(y.reshape(r.shape), y[..., : s[0, 0].numel()].roll(1, 1).reshape(s.shape) - 1, backend=backend)[0]
 
-def test_second_derivatives_are_right_or_refused():
-    r, s, state, _ = (a.double().requires_grad_() for a in draw(2, 5, 3))
-
-    def first(backend):
-        x, _ = minmax_scan(r**2, s, state, backend=backend)
-        return torch.autograd.grad((x**3).sum(), r, create_graph=True)[0]
-
-    (second,) = torch.autograd.grad(first("reference").sum(), r)
-    assert second.abs().sum() > 0
-    for backend in ("cpu", "torch"):
-        with pytest.raises(RuntimeError, match='no second derivatives; use backend="reference"'):
-            torch.autograd.grad(first(backend).sum(), r)
+    for function, arguments in (
+        (lambda *a: scan(*a, backend=backend)[0], leaves),
+        (lambda *a: scan(*a, backend=backend)[1], leaves),
+        (lambda *a: scan(*a, backend=backend), leaves),
+        (lambda r, s, x0: scan(r, s, x0=x0, mask=mask, reset=reset, backend=backend), leaves),
+        (shared, [weight.requires_grad_()]),
+    ):
+        assert torch.autograd.gradcheck(function, arguments, **options)
 
 
 @every_backend
-def test_gradients_flow_through_two_calls_and_stop_at_detached_states(backend):
-    r, s, state, _ = draw(2, 12, 5)
-    leaves = [a.clone().requires_grad_() for a in (r, s, state)]
-    x, _ = minmax_scan(*leaves, backend=backend)
-    whole = torch.autograd.grad((x * x).sum(), leaves)
-    first, between = minmax_scan(leaves[0][:, :5], leaves[1][:, :5], leaves[2], backend=backend)
-    second, _ = minmax_scan(leaves[0][:, 5:], leaves[1][:, 5:], between, backend=backend)
-    pieces = torch.autograd.grad((first**2).sum() + (second**2).sum(), leaves)
-    for a, b in zip(whole, pieces, strict=True):
-        assert_same(a, b)
-    start = state.clone()
-    carried = start
-    for part in (slice(0, 4), slice(4, 8), slice(8, 12)):
+@pytest.mark.parametrize("degree", [0, 3])
+def test_gradcheck_on_distinct_values(backend, degree):
+    check_derivatives(degree, backend)
+
+
+def second_derivatives(degree: int, backend: str, device: str = "cpu") -> torch.Tensor:
+    """Of a sum of powers of the states, by the square root of r."""
+    scan, inputs = inputs_of(degree, 2, 5, 3, torch.float64, 0.0)
+    r, s, state, _ = (a.to(device).requires_grad_() for a in inputs)
+    x, _ = scan(r**2, s, state, backend=backend)
+    (first,) = torch.autograd.grad((x**3).sum(), r, create_graph=True)
+    return torch.autograd.grad(first.sum(), r)[0]
+
+
+def check_no_second_derivatives(degree: int, backend: str, device: str = "cpu") -> None:
+    """They are refused clearly, not zero."""
+    with pytest.raises(RuntimeError, match='no second derivatives; use backend="reference"'):
+        second_derivatives(degree, backend, device)
+
+
+@pytest.mark.parametrize("degree", [0, 2])
+def test_second_derivatives_are_right_or_refused(degree):
+    assert second_derivatives(degree, "reference").abs().sum() > 0
+    for backend in FAST:
+        check_no_second_derivatives(degree, backend)
+
+
+def in_segments(scan, inputs, cuts, backend, detached=False):
+    """x, last, and gradients of a sum of both, of calls that carry the state on from one cut to the next."""
+    r, s, state, _ = leaves = [a.detach().requires_grad_() for a in inputs]
+    pieces = []
+    for part in (slice(*ends) for ends in itertools.pairwise(cuts)):
+        carried = state.detach() if detached else state
         before = carried.clone()
-        leaf = carried.detach().requires_grad_()
-        y, after = minmax_scan(leaves[0][:, part], leaves[1][:, part], leaf, backend=backend)
-        (y.sum() + after.sum()).backward()
-        assert torch.equal(carried, before)
-        carried = after.detach()
-    assert torch.equal(start, state)
+        x, state = scan(r[:, part], s[:, part], carried, backend=backend)
+        assert torch.equal(carried, before), "the state that was passed in is another one now"
+        pieces.append(x)
+    x = torch.cat(pieces, dim=1)
+    loss = (x * x).sum() + state.sum()
+    return (x, state), torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+
+
+def check_carried(degree: int, cuts: tuple[int, ...], backend: str, device: str = "cpu") -> None:
+    """Calls that are joined by their states are one call; what is detached between them stops gradients only."""
+    scan, inputs = inputs_of(degree, 2, cuts[-1], 5, torch.float64, 0.0)
+    there = [a.to(device) for a in inputs]
+    whole = in_segments(scan, inputs, (0, cuts[-1]), "reference")
+    assert_outcome(in_segments(scan, there, (0, cuts[-1]), backend), whole)
+    assert_outcome(in_segments(scan, there, cuts, backend), whole)
+    _, gradients = in_segments(scan, inputs, cuts, "reference", detached=True)
+    assert not torch.equal(gradients[0], whole[1][0])
+    assert_outcome(in_segments(scan, there, cuts, backend, detached=True), (whole[0], gradients))
+
+
+@every_backend
+@pytest.mark.parametrize("degree", [0, 2, 3])
+def test_gradients_flow_through_calls_that_are_joined_and_stop_at_detached_states(backend, degree):
+    check_carried(degree, (0, 4, 9, 12), backend)
 
 
 @pytest.mark.parametrize("backend", ["torch", "cpu"])

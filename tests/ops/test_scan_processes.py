@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import assert_same, run_python
+from test_equality import every_fast_backend, inputs_of, outcome
 from torch.utils.data import DataLoader, Dataset
 
 import latchwork
@@ -36,19 +38,23 @@ def test_first_call_and_later_calls_agree_in_cold_and_warm_processes(tmp_path):
     assert len({*digests[0], *digests[1]}) == 1
 
 
-def test_bits_do_not_depend_on_the_number_of_threads(threads):
-    shapes = [(1, 3000, 40), (3, 2000, 70), (8, 300, 257), (64, 100, 8)]
-    for shape in shapes:
-        results = []
-        for count in (1, 2, 8):
-            threads(count)
-            torch.manual_seed(1)
-            r, s = torch.randn(shape, requires_grad=True), torch.randn(shape)
-            x, last = minmax_scan(r, s)
-            results.append((x, last, *torch.autograd.grad(x.square().sum(), r)))
-        for other in results[1:]:
-            for a, b in zip(results[0], other, strict=True):
-                assert torch.equal(a, b)
+@every_fast_backend
+@pytest.mark.parametrize(
+    ("degree", "shape"),
+    [(0, (1, 3000, 40)), (0, (3, 2000, 70)), (0, (8, 300, 257)), (0, (64, 100, 8)), (2, (1, 600, 8)), (3, (3, 400, 5))],
+)
+def test_bits_do_not_depend_on_the_number_of_threads(backend, degree, shape, threads):
+    scan, inputs = inputs_of(degree, *shape, torch.float32, 0.0)
+    inputs = [torch.randn_like(a) for a in inputs]
+    reset = torch.rand(shape[:2]) < 0.01
+    up = torch.randn_like(inputs[1]), torch.randn_like(inputs[2])
+    results = []
+    for count in (1, 2, 8):
+        threads(count)
+        results.append(outcome(scan, inputs, (None, reset), backend, up))
+    for other in results[1:]:
+        for a, b in zip(itertools.chain(*results[0]), itertools.chain(*other), strict=True):
+            assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize("openmp", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -10,8 +11,10 @@ from functools import partial
 import pytest
 import torch
 from helpers import assert_same
-from test_equality import TOLERANCE, inputs_of, outcome
+from test_equality import assert_outcome, check_identities, check_padding, inputs_of, outcome
+from test_packing import check_packed
 from test_scan import DTYPES
+from test_scan_gradients import check_carried, check_derivatives, check_no_second_derivatives
 
 from latchwork import minmax_matrix_scan, minmax_scan
 from latchwork.ops.scan import TRITON_NEEDED, has_triton
@@ -57,14 +60,8 @@ def check(degree: int, time: int, units: int, dtype: torch.dtype, special: float
     """Values and gradients are those of the loop; degree 0 stands for scalar units."""
     scan, inputs = inputs_of(degree, 2, time, units, dtype, special)
     flags = (torch.rand(2, time) < 0.7, torch.rand(2, time) < 0.2) if flagged else (None, None)
-    outputs, gradients = outcome(scan, inputs, flags, "reference")
     there = [a.to(DEVICE) for a in inputs], [None if a is None else a.to(DEVICE) for a in flags]
-    actual, actual_gradients = outcome(scan, *there, "triton")
-    for a, e in zip(actual, outputs, strict=True):
-        assert_same(a.cpu(), e)
-    for a, e in zip(actual_gradients, gradients, strict=True):
-        assert a.dtype == e.dtype
-        torch.testing.assert_close(a.cpu(), e, rtol=0, atol=TOLERANCE[dtype])
+    assert_outcome(outcome(scan, *there, "triton"), outcome(scan, inputs, flags, "reference"))
 
 
 @on_kernels
@@ -82,6 +79,70 @@ def test_scalar_units_have_the_values_and_gradients_of_the_loop(time, units, spe
 @pytest.mark.parametrize("degree", [1, 2, 3, 4, LONG(8)])
 def test_vector_units_have_the_values_and_gradients_of_the_loop(degree, time, units, special, flagged):
     check(degree, time, units, torch.float32, special, flagged)
+
+
+@pytest.fixture
+def cut_time(monkeypatch):
+    """Set how many steps a program holds at once, so that a few steps are many programs."""
+
+    def cut(steps: int, vector_steps: int = 2) -> None:
+        kernels = importlib.import_module("latchwork.ops.triton")
+        forward, (_, lanes) = kernels._FORWARD, kernels._BACKWARD
+        monkeypatch.setattr(kernels, "_FORWARD", {size: (steps, wide) for size, (_, wide) in forward.items()})
+        monkeypatch.setattr(kernels, "_BACKWARD", (steps, lanes))
+        monkeypatch.setattr(kernels, "_VECTOR_STEPS", vector_steps)
+
+    return cut
+
+
+@on_kernels
+@pytest.mark.parametrize(("degree", "steps"), [(0, 1), (0, 3), (0, 32), (2, 2), (2, 8)])
+def test_every_short_length_in_pieces_of_every_length_has_the_values_and_gradients_of_the_loop(degree, steps, cut_time):
+    cut_time(steps, steps)
+    for time in range(1, 17):
+        check(degree, time, 3, torch.float32, 0.1, flagged=time % 2 == 0)
+
+
+@on_kernels
+@pytest.mark.parametrize("time", [1, 2, 3, 31, 33, 63, 65, LONG(1000)])
+@pytest.mark.parametrize("degree", [0, 2])
+def test_identity_steps_keep_any_state_at_every_length(degree, time):
+    for x0 in (torch.inf, -torch.inf, 5.0):
+        check_identities(degree, time, x0, "triton", DEVICE)
+
+
+@on_kernels
+@pytest.mark.parametrize("degree", [0, 2, 3])
+def test_packed_documents_equal_separate_runs_and_do_not_reach_each_other(degree, cut_time):
+    cut_time(2)  # so that they end inside of what a program holds, and where the next one begins
+    check_packed(degree, torch.float32, "triton", DEVICE)
+
+
+@on_kernels
+@pytest.mark.parametrize("degree", [0, 2])
+def test_gradients_flow_through_calls_that_are_joined_and_stop_at_detached_states(degree, cut_time):
+    cut_time(4)
+    check_carried(degree, (0, 4, 9, 12), "triton", DEVICE)
+
+
+@on_kernels
+@pytest.mark.parametrize("degree", [0, 2])
+def test_gradients_are_those_of_small_differences(degree, cut_time):
+    cut_time(2)
+    check_derivatives(degree, "triton", DEVICE, fast_mode=True)
+
+
+@on_kernels
+@pytest.mark.parametrize("degree", [0, 2])
+def test_second_derivatives_are_refused(degree):
+    check_no_second_derivatives(degree, "triton", DEVICE)
+
+
+@on_kernels
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("degree", [0, 2])
+def test_chunks_of_padding_return_a_float32_state_beside_half_inputs(degree, dtype):
+    check_padding(degree, dtype, 20 if INTERPRETED else 1000, "triton", DEVICE)
 
 
 @on_kernels
