@@ -243,7 +243,7 @@ def test_the_default_alphabet_is_what_the_pattern_tells_apart():
     assert from_regex("[^x]*").accepts("anything but it")
     assert from_regex(r"\d", flags=re.ASCII).alphabet == (*"0123456789", OTHER)
     assert from_regex(r"\d").accepts("٣")
-    with pytest.raises(RegexError, match=r"\\w.* is .* characters, too many .* re.ASCII"):
+    with pytest.raises(RegexError, match=r"\\w.* is .* characters, too many .*begin the pattern with"):
         from_regex(r"\w+")
     assert from_regex(r"\w+", flags=re.ASCII).accepts("word_1")
 
@@ -253,7 +253,7 @@ def test_other_must_not_hide_a_difference():
     assert dfa.alphabet == ("a", "b", OTHER)
     assert dfa.accepts("a x")
     assert not dfa.accepts("axb")
-    with pytest.raises(RegexError, match="holds '0' but not all characters that OTHER stands for"):
+    with pytest.raises(RegexError, match="holds '0' but not all other characters that OTHER stands for"):
         from_regex(r"\d", "ab", other=True)
     with pytest.raises(RegexError, match="holds 'c' but not all"):
         from_regex("abc", "ab", other=True)
@@ -268,7 +268,7 @@ def test_letters_are_single_characters(alphabet):
 
 
 def test_patterns_are_strings():
-    with pytest.raises(TypeError, match="must be a string, got bytes"):
+    with pytest.raises(TypeError, match=r"must be a string .* got b'a'"):
         from_regex(b"a", "a")
     with pytest.raises(RegexError, match="LOCALE"):
         from_regex("a", "a", re.LOCALE)

@@ -38,6 +38,39 @@ def test_first_call_and_later_calls_agree_in_cold_and_warm_processes(tmp_path):
     assert len({*digests[0], *digests[1]}) == 1
 
 
+_KERNELS = """
+import sys, torch
+from latchwork import minmax_matrix_scan, minmax_scan
+degrees = [0, 1, 2, 3, 4, 5]
+if sys.argv[1:] == ["backwards"]:
+    degrees.reverse()
+found = {}
+for degree in degrees:
+    torch.manual_seed(degree)
+    r, s = ((2, 40, 3),) * 2 if degree == 0 else ((2, 40, 1, degree, degree), (2, 40, 1, degree))
+    r, s = torch.randn(r, requires_grad=True), torch.randn(s)
+    x, _ = (minmax_scan if degree == 0 else minmax_matrix_scan)(r, s, backend="cpu")
+    (g,) = torch.autograd.grad((x * x).sum(), r)
+    found[degree] = x.double().sum().item(), g.double().sum().item()
+print(*sorted(found.items()))
+"""
+
+
+def test_kernels_that_several_processes_compile_at_once_are_never_exchanged(tmp_path):
+    """numba keeps all kernels of one name in one index, where two writers at a time mix up what belongs to which."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", _KERNELS]
+
+    def start(*arguments: str) -> subprocess.Popen:
+        return subprocess.Popen([*command, *arguments], env=environment, stdout=subprocess.PIPE, text=True)
+
+    outputs = [process.communicate(timeout=300)[0] for process in [start(), start("backwards"), start()]]
+    outputs.append(start().communicate(timeout=300)[0])  # from what they have left
+    assert len({*outputs}) == 1
+    assert outputs[0]
+    assert len(list(tmp_path.rglob("*.nbi"))) == len(list(tmp_path.rglob("*.nbc"))) >= 12
+
+
 @every_fast_backend
 @pytest.mark.parametrize(
     ("degree", "shape"),

@@ -11,7 +11,7 @@ from latchwork import tasks
 from latchwork.tasks import IGNORE, TASKS, registry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text("utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.S | re.M)
+FILE, FUNCTION, CLASS, *_ = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.S | re.M)
 
 
 def test_every_task_is_in_the_table():
@@ -39,8 +39,18 @@ def test_the_file_in_the_page_is_a_task(tmp_path):
     assert scored == {1, 3}
 
 
+def test_the_file_that_the_page_writes_is_a_task(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(FILE, "page", "exec", dont_inherit=True), {})
+    task = tasks.get("pairs", data=tmp_path / "data.tsv")
+    assert task.epoch_size(0) == 800
+    tokens, targets = task.batch("validation", 0, [0])
+    for step, target in enumerate(targets[0]):
+        assert task.class_names[target] == ("odd" if tokens[0, : step + 1].sum() % 2 else "even")
+
+
 def test_the_function_in_the_page_is_a_task(tmp_path):
-    (tmp_path / "brackets.py").write_text(BLOCKS[0])
+    (tmp_path / "brackets.py").write_text(FUNCTION)
     (command,) = re.findall(r"latchwork (task function .*)", PAGE)
     result = subprocess.run(
         [sys.executable, "-m", "latchwork", *command.split()], cwd=tmp_path, capture_output=True, text=True
@@ -51,7 +61,7 @@ def test_the_function_in_the_page_is_a_task(tmp_path):
 
 def test_the_class_in_the_page_is_a_task(monkeypatch):
     monkeypatch.setattr(registry, "TASKS", dict(TASKS))
-    exec(compile(BLOCKS[1], "page", "exec", dont_inherit=True), {})
+    exec(compile(CLASS, "page", "exec", dont_inherit=True), {})
     task = tasks.get("lift", size=3)
     tokens, targets = task.batch("validation", 1, [0])
     floor = 0

@@ -256,4 +256,5 @@ def _chunk_plan(plan: Plan, element_size: int) -> Plan | None:
 @functools.cache
 def _compiled(body: Callable, dtype: torch.dtype, *constants: int) -> CFunc:
     """A kernel for one type of r and s and one way to cut the work."""
-    return team.compiled(body(_IN_MEMORY[dtype], float64 if dtype == torch.float64 else float32, *constants))
+    kernel = body(_IN_MEMORY[dtype], float64 if dtype == torch.float64 else float32, *constants)
+    return team.compiled(kernel, body.__name__, str(dtype).removeprefix("torch."), *map(int, constants))

@@ -17,7 +17,8 @@ from latchwork.ops.simd import as_pointer, fetch_add
 
 def table_kernel(dtype: torch.dtype) -> CFunc:
     """The machine code for states in float32 or float64."""
-    return team.compiled(_body(float64 if dtype == torch.float64 else float32))
+    real = float64 if dtype == torch.float64 else float32
+    return team.compiled(_body(real), real)
 
 
 def _body(real):

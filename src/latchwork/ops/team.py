@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import os
 import threading
 from collections.abc import Callable
@@ -21,16 +22,28 @@ from typing import Any
 import torch
 from numba import cfunc, types
 from numba.core.ccallback import CFunc
+from numba.core.registry import cpu_target
 
 _SIGNATURE = types.void(types.CPointer(types.int64))
 
 
-def compiled(function: Callable[[Any], None]) -> CFunc:
-    """The machine code of a kernel written for numba, from the cache on disk where there is one."""
+def compiled(function: Callable[[Any], None], *constants: object) -> CFunc:
+    """The machine code of a kernel written for numba, from the cache on disk where there is one.
+
+    Arguments: constants tell kernels apart that are made by one function. They become part of its name, as numba keeps
+    all kernels of one name in one index, in which two processes that add to it at the same time exchange their code.
+    """
+    function.__qualname__ = "_".join([function.__name__, *map(str, constants), _machine()])
     try:
         return cfunc(_SIGNATURE, cache=True)(function)
     except (RuntimeError, OSError):  # no folder that can be written: compile for this process only
         return cfunc(_SIGNATURE)(function)
+
+
+@functools.cache
+def _machine() -> str:
+    """What tells processors apart for which numba's code differs."""
+    return hashlib.sha256(repr(cpu_target.target_context.codegen().magic_tuple()).encode()).hexdigest()[:8]
 
 
 _forked = False
