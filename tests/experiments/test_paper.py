@@ -30,6 +30,7 @@ TINY = dataclasses.replace(
     recipe={"steps": 12, "batch_size": 2, "train_sequences": 8, "validation_sequences": 2, "validate_every": 4},
     recipes={},
     evaluation=Evaluation(length=2048, sequences=2),
+    ablation_evaluation=Evaluation(length=2048, sequences=2),
     gradient_length=4096,
 )
 DRIVER = f"""
