@@ -12,7 +12,7 @@ from latchwork.automata import DFA, BudgetError, CompiledCascade, compare, compi
 from latchwork.automata.compiler import Units
 from latchwork.automata.dfa import shown
 from latchwork.cli.display import print_json, say
-from latchwork.cli.language import OfLanguage
+from latchwork.cli.language import OfLanguage, sizes
 from latchwork.files import check_writable
 
 
@@ -47,11 +47,7 @@ class Compile(OfLanguage):
             "states": dfa.n_states,
             "minimal_states": smallest.n_states,
             "letters": [str(letter) for letter in smallest.alphabet],
-            "units": cascade.n_units,
-            "stages": len(cascade.stages),
-            "gates": cascade.n_gates,
-            "degree": cascade.degree,
-            "parameters": sum(p.numel() for p in cascade.parameters()),
+            **sizes(cascade),
             "proved_equal": unproved is None,
             "pairs": pairs,
             "unproved": unproved,

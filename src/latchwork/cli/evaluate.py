@@ -49,7 +49,10 @@ class Evaluate:
         if not isinstance(run.task, RegularTask):
             for name in ("length", "sequences", "chunk"):
                 if getattr(self, name) != getattr(Evaluate, name):
-                    raise ValueError(f"--{name} is for tasks with endless sequences; of {run.task.name} {_WHOLE}")
+                    raise ValueError(
+                        f"--{name} is for tasks with endless sequences; of {run.task.name} what is held out is read "
+                        "whole"
+                    )
         run.check_data()
         model, chosen = run.trained()
         if torch.accelerator.is_available():
@@ -106,7 +109,6 @@ class Evaluate:
 
 
 _CHUNK = 4096
-_WHOLE = "what is held out is read whole"
 
 
 def _watched(streams: Iterator[Stream], bar: Bar) -> Iterator[Stream]:

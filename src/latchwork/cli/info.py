@@ -15,6 +15,7 @@ import latchwork
 from latchwork.automata import CompiledCascade
 from latchwork.automata.dfa import shown
 from latchwork.cli.display import print_json
+from latchwork.cli.language import sizes
 from latchwork.ops.scan import BACKENDS, has_triton
 from latchwork.runs.run import Run
 
@@ -74,11 +75,7 @@ def _compiled(path: Path) -> dict[str, Any]:
         "cascade": str(path),
         "letters": shown(cascade.alphabet),
         "outputs": cascade.labels,
-        "units": cascade.n_units,
-        "stages": len(cascade.stages),
-        "gates": cascade.n_gates,
-        "degree": cascade.degree,
-        "parameters": sum(p.numel() for p in cascade.parameters()),
+        **sizes(cascade),
         "dtype": str(cascade.start.dtype).removeprefix("torch."),
         "bytes": path.stat().st_size,
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tyro
 
-from latchwork.automata import DFA, from_regex, read_att
+from latchwork.automata import DFA, CompiledCascade, from_regex, read_att
 
 
 @dataclass(kw_only=True)
@@ -43,3 +43,14 @@ class OfLanguage:
                 raise ValueError("--alphabet goes with a regular expression; a file names its letters itself")
             return read_att(file)
         return from_regex(pattern or "", self.alphabet)
+
+
+def sizes(cascade: CompiledCascade) -> dict[str, int]:
+    """How large a compiled cascade is, by what its parts are called."""
+    return {
+        "units": cascade.n_units,
+        "stages": len(cascade.stages),
+        "gates": cascade.n_gates,
+        "degree": cascade.degree,
+        "parameters": sum(p.numel() for p in cascade.parameters()),
+    }

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from latchwork.nn.config import CascadeConfig
 from latchwork.nn.layer import CascadeLayer, make_norm
-from latchwork.ops.arguments import check_cu_seqlens, check_flags
+from latchwork.ops.arguments import check_cu_seqlens, check_flags, check_like
 from latchwork.ops.ranks import check_group
 from latchwork.state import State
 
@@ -72,6 +72,7 @@ class Cascade(nn.Module):
         if mask is not None:  # what stands at padding must not reach anything, not even as a NaN in a gradient
             u = torch.where(mask.unsqueeze(-1), u, 0)
         documents = None if cu_seqlens is None else check_cu_seqlens(cu_seqlens, u)
+        reset = reset if documents is None else documents.resets(reset)
         states = []
         for i, layer in enumerate(self.layers):
             u, after = layer(u, None if state is None else state[i], mask, reset, documents, process_group)
@@ -83,10 +84,7 @@ class Cascade(nn.Module):
             got = tuple(u.shape) if isinstance(u, Tensor) else type(u).__name__
             raise ValueError(f"inputs must be [B, T, d_model = {self.config.d_model}], got {got}")
         like = next(self.parameters())
-        if u.device != like.device or (u.dtype != like.dtype and not torch.is_autocast_enabled(u.device.type)):
-            raise TypeError(
-                f"inputs must be {like.dtype} on {like.device} like the parameters, got {u.dtype} on {u.device}"
-            )
+        check_like(u, "inputs", like)
         if state is None:
             return
         full = torch.promote_types(like.dtype, torch.float32)

@@ -69,8 +69,6 @@ def previous_inputs(
     batch, time = u.shape[:2]
     if time == 0:  # no steps of the state: on a rank that has none the gradient still goes back through it
         return state.unsqueeze(1)[:, :0].to(u.dtype), state
-    if documents is not None:
-        reset = documents.first if reset is None else documents.first | reset
     if mask is None and reset is None:
         return torch.cat([state.unsqueeze(1), u[:, :-1]], dim=1), u[:, -1]
     steps = torch.arange(time, device=u.device).expand(batch, time)

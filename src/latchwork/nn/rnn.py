@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from latchwork.nn.init import even_start, vector_init_
 from latchwork.nn.units import scan_units
+from latchwork.ops.arguments import check_like
 
 
 class MinMaxRNN(nn.Module):
@@ -140,11 +141,7 @@ class MinMaxRNN(nn.Module):
             raise TypeError(f"input must be a tensor or a PackedSequence, got {type(u).__name__}")
         if u.ndim not in dims or u.shape[-1] != self.input_size:
             raise ValueError(f"input must be {wanted.format(self.input_size)}, got {tuple(u.shape)}")
-        like = self.units[0].set.weight  # type: ignore[union-attr]
-        if u.device != like.device or (u.dtype != like.dtype and not torch.is_autocast_enabled(u.device.type)):
-            raise TypeError(
-                f"input must be {like.dtype} on {like.device} like the parameters, got {u.dtype} on {u.device}"
-            )
+        check_like(u, "input", self.units[0].set.weight)  # type: ignore[union-attr,arg-type]
 
     def _check_state(self, hx: Tensor | None, batch: tuple[int, ...] | list[int]) -> None:
         if hx is None:

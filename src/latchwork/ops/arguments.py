@@ -75,6 +75,14 @@ def _check_state(a: Tensor, name: str, s: Tensor, *shapes: tuple[int, ...]) -> T
     return a if a.dtype == wide else a.to(wide)
 
 
+def check_like(a: Tensor, name: str, like: Tensor) -> None:
+    """Refuse inputs of another dtype or device than the parameters; autocast converts, so dtypes may differ there."""
+    if a.device != like.device or (a.dtype != like.dtype and not torch.is_autocast_enabled(a.device.type)):
+        raise TypeError(
+            f"{name} must be {like.dtype} on {like.device} like the parameters, got {a.dtype} on {a.device}"
+        )
+
+
 def check_flags(flags: Tensor, name: str, like: Tensor) -> Tensor:
     """Refuse a mask or reset that is not bool [B, T] beside `like` [B, T, …]."""
     if not isinstance(flags, Tensor) or flags.dtype != torch.bool:
@@ -94,6 +102,10 @@ class Boundaries(NamedTuple):
     """[1, T] bool: the first step of every document but the first."""
     last: Tensor
     """[N] int64: the last step of every document."""
+
+    def resets(self, asked: Tensor | None) -> Tensor:
+        """[1, T] bool: at the first step of every document but the first, beside those that are asked for."""
+        return self.first if asked is None else self.first | asked
 
 
 def check_cu_seqlens(cu_seqlens: Tensor | Boundaries, like: Tensor) -> Boundaries:

@@ -152,8 +152,8 @@ def _scan(r, s, state, x0, mask, reset, cu_seqlens, backend, process_group) -> t
     if cu_seqlens is None:
         inputs = scan_inputs(r, s, state, x0, mask, reset)
         return _resolve(backend, inputs)(*inputs)
-    documents = check_cu_seqlens(cu_seqlens, s)  # at the first step of each a reset, beside those that are asked for
-    reset = documents.first if reset is None else documents.first | check_flags(reset, "reset", s)
+    documents = check_cu_seqlens(cu_seqlens, s)
+    reset = documents.resets(None if reset is None else check_flags(reset, "reset", s))
     wide = STATES[s.dtype]  # the last states of the documents are taken from x, so x must have all of their digits
     inputs = scan_inputs(r.to(wide), s.to(wide), state, x0, mask, reset)
     x, _ = _resolve(backend, inputs)(*inputs)

@@ -16,7 +16,6 @@ from typing import Any, cast
 import torch
 from filelock import FileLock, Timeout
 
-from latchwork.fields import check_types
 from latchwork.files import write_text
 from latchwork.models.architectures import ARCHITECTURES, CASCADE, ModelConfig, architecture, body_size, build
 from latchwork.models.baselines import BaselineLM
@@ -226,8 +225,8 @@ class Run:
     @property
     def ended(self) -> str | None:
         """Why training ended: "perfect", "patience", "time", "finished" or "diverged"; None if it has not."""
-        records = list(self.records())
-        return records[-1].get("end") if records else None
+        last = self.last_record()
+        return last.get("end") if last else None
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The lines of ``metrics.jsonl``; lines that are damaged are left out."""
@@ -285,7 +284,6 @@ def _with(defaults: Any, fields: dict[str, Any]) -> Any:
     """A configuration with other values in these fields."""
     if unknown := sorted(set(fields) - {f.name for f in dataclasses.fields(defaults)}):
         raise ValueError(f"there is no {', '.join(unknown)}")
-    check_types(type(defaults), fields)
     return dataclasses.replace(defaults, **fields)
 
 
