@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 def latchwork(arguments: str, cwd) -> dict:
-    command = [sys.executable, "-m", "latchwork", *arguments.split(), "--json", "True"]
+    command = [sys.executable, "-m", "latchwork", *arguments.split(), "--json"]
     result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=1800)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout.splitlines()[-1])

@@ -57,7 +57,7 @@ def test_baselines_are_trained_continued_and_evaluated(capsys, arch):
     assert f"{arch}, " in report
     assert "cascades only" in report  # instead of states of units
     capsys.readouterr()
-    assert latchwork("info run --json True") == 0
+    assert latchwork("info run --json") == 0
     info = json.loads(capsys.readouterr().out)
     assert info["model"]["arch"] == arch
     assert 0 < info["body parameters"] < info["parameters"]
@@ -103,7 +103,7 @@ def test_runs_without_a_model_name_are_cascades():
 
 def test_what_only_cascades_have_is_refused(capsys, tmp_path):
     trained()
-    assert latchwork("view run --browser False") == 1
+    assert latchwork("view run --no-browser") == 1
     assert "run is a run of lstm: this is there for cascades only" in capsys.readouterr().err
     (tmp_path / "text.txt").write_bytes(b"the quick brown fox jumps over the lazy dog. " * 50)
     settings = "--batch-size 2 --steps 1 --d-model 4 --window 16 --threads 1"
@@ -121,7 +121,7 @@ def test_sweeps_and_comparisons_tell_models_apart(capsys, tmp_path):
     assert [run.model for run in runs] == [LSTMConfig(6), GRUConfig(6), CascadeConfig(n_units=4)]
     for run in runs:
         run.create()
-    assert latchwork("compare runs --json True") == 0
+    assert latchwork("compare runs --json") == 0
     labels = [group["label"] for group in json.loads(capsys.readouterr().out)["groups"]]
     assert [next(a for a in ("cascade", "lstm", "gru") if a in label) for label in labels]
     assert len(set(labels)) == 3

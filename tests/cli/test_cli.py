@@ -52,7 +52,7 @@ def test_steps_are_exactly_as_many_as_asked(runs):
     assert max(steps_of(runs / "latching")) == 7
     state = json.loads((runs / "latching" / "checkpoints" / "step-00000007" / "state.json").read_text())
     assert state["step"] == 7
-    info = json.loads(latchwork("info latching --json True", runs).stdout)
+    info = json.loads(latchwork("info latching --json", runs).stdout)
     assert info["updates"] == 7
     assert info["recipe"]["steps"] == 7
 
@@ -61,7 +61,7 @@ def test_steps_are_exactly_as_many_as_asked(runs):
 def test_vector_units_are_trained_continued_and_evaluated(tmp_path):
     assert latchwork(f"train latching --size 4 {QUICK} --steps 5 --degree 3 --out run", tmp_path).returncode == 0
     assert latchwork("train resume run --threads 1", tmp_path).returncode == 0
-    info = json.loads(latchwork("info run --json True", tmp_path).stdout)
+    info = json.loads(latchwork("info run --json", tmp_path).stdout)
     assert info["model"]["degree"] == 3
     evaluated = latchwork("evaluate run --length 2048 --sequences 2 --threads 1", tmp_path)
     assert evaluated.returncode == 0, evaluated.stderr
@@ -151,7 +151,7 @@ def test_evaluation_says_what_it_measured_and_writes_it(runs):
         written = json.loads((runs / name / "evaluation.json").read_text())
         assert written["scored"] == answers
         assert "Accuracy against length" in (runs / name / "report.html").read_text("utf-8")
-        again = json.loads(latchwork(f"evaluate {name} --length 4096 --sequences 2 --json True", runs).stdout)
+        again = json.loads(latchwork(f"evaluate {name} --length 4096 --sequences 2 --json", runs).stdout)
         for key in ("correct", "scored", "chunks", "floor", "worst_chunk"):
             assert again[key] == written[key]
 
@@ -175,7 +175,7 @@ def test_a_comparison_says_what_is_in_it_and_writes_three_files(runs, tmp_path):
     ):
         assert line in result.stderr
     assert sorted(file.name for file in (tmp_path / "made").iterdir()) == ["all.csv", "all.html", "all.json"]
-    printed = json.loads(latchwork("compare runs --json True", tmp_path).stdout)
+    printed = json.loads(latchwork("compare runs --json", tmp_path).stdout)
     assert printed == json.loads((tmp_path / "comparison.json").read_text("utf-8"))
     assert printed == json.loads((tmp_path / "made" / "all.json").read_text("utf-8"))
     assert {run["run"] for run in printed["runs"]} == {"runs/latching", "runs/inductionheads"}
@@ -326,13 +326,13 @@ def test_help_is_there_for_every_command(capsys, name):
 
 
 def test_info_names_the_parts(tmp_path):
-    facts = json.loads(latchwork("info --json True", tmp_path).stdout)
+    facts = json.loads(latchwork("info --json", tmp_path).stdout)
     assert facts["scan backends"] == ["reference", "torch", "cpu", *(["triton"] if has_triton() else [])]
     assert {"latchwork", "torch", "numba", "threads", "gpus"} <= facts.keys()
 
 
 def test_a_bench_writes_json_and_a_chart(tmp_path):
-    result = latchwork("bench scaling --max-time 1024 --repeats 1 --out a/b.json --plot a/b.svg --json True", tmp_path)
+    result = latchwork("bench scaling --max-time 1024 --repeats 1 --out a/b.json --plot a/b.svg --json", tmp_path)
     assert result.returncode == 0, result.stderr
     printed, written = json.loads(result.stdout), json.loads((tmp_path / "a" / "b.json").read_text("utf-8"))
     assert printed == written
@@ -344,7 +344,7 @@ def test_a_bench_writes_json_and_a_chart(tmp_path):
 
 
 def test_a_bench_prints_a_table(tmp_path):
-    result = latchwork("bench scan --quick True --repeats 1 --threads 1", tmp_path)
+    result = latchwork("bench scan --quick --repeats 1 --threads 1", tmp_path)
     assert result.returncode == 0, result.stderr
     for word in ("ours", "against", "theirs", "ratio", "Hillis–Steele"):
         assert word in result.stdout

@@ -45,7 +45,7 @@ def test_a_pattern_becomes_a_file_that_is_proved_equal(tmp_path):
 )
 def test_units_are_what_was_asked_for(capsys, units, count, degree):
     arguments = ["compile", "(a|b)*abb", "--alphabet", "ab", "--out", "new/abb.safetensors", "--units", units]
-    assert main([*arguments, "--json", "True"]) == 0
+    assert main([*arguments, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     cascade = CompiledCascade.load("new/abb.safetensors")
     assert (facts["units"], facts["degree"]) == (count, degree) == (cascade.n_units, cascade.degree)
@@ -60,14 +60,14 @@ def test_a_file_is_compiled_over_its_own_letters(capsys):
     dfa = DFA(("go", "stop"), table, np.array([False, False, False, True, False]))
     write_att(dfa, "abb.att")
     for source in (["abb.att"], ["--att", "abb.att"]):
-        assert main(["compile", *source, "-o", "abb.safetensors", "--json", "True"]) == 0
+        assert main(["compile", *source, "-o", "abb.safetensors", "--json"]) == 0
         facts = json.loads(capsys.readouterr().out)
         assert (facts["states"], facts["minimal_states"], facts["letters"]) == (5, 4, ["go", "stop"])
         assert compare(CompiledCascade.load("abb.safetensors"), dfa).holds
 
 
 def test_letters_are_those_of_the_pattern_and_one_for_others(capsys):
-    assert main(["compile", "[^a]*a", "-o", "a.safetensors", "--json", "True"]) == 0
+    assert main(["compile", "[^a]*a", "-o", "a.safetensors", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["letters"] == ["a", "OTHER"]
     assert CompiledCascade.load("a.safetensors").accepts("€ba")
 
@@ -77,7 +77,7 @@ def test_where_equality_is_beyond_the_budget_it_is_said(monkeypatch, capsys):
     arguments = ["compile", "(a|b)*abb", "--alphabet", "ab", "-o", "abb.safetensors"]
     assert main(arguments) == 0
     assert "equality   not proved and not tested: more than 2 pairs of states" in capsys.readouterr().out
-    assert main([*arguments, "--json", "True"]) == 0
+    assert main([*arguments, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert (facts["proved_equal"], facts["pairs"]) == (False, None)
 
@@ -128,7 +128,7 @@ def test_info_says_what_a_compiled_cascade_is(tmp_path, capsys):
     file = tmp_path / "x.safetensors"
     assert main(["compile", "(a|b)*abb", "--alphabet", "ab", "--units", "scalar", "-o", str(file)]) == 0
     made = capsys.readouterr().out
-    assert main(["info", str(file), "--json", "True"]) == 0
+    assert main(["info", str(file), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["units"] == 3
     assert f"units      {facts['units']}" in made

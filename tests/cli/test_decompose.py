@@ -56,7 +56,7 @@ def test_a_language_that_is_not_star_free_is_shown_with_a_witness(folder):
 
 
 def test_machines_get_the_same_as_json(folder):
-    facts = json.loads(latchwork(["eight.att", "--json", "True"], folder).stdout)
+    facts = json.loads(latchwork(["eight.att", "--json"], folder).stdout)
     assert facts["table"].startswith("levels 3, values 2·2·2, ")
     assert {name: facts[name] for name in facts if name != "table"} == {
         "states": 8,
@@ -70,7 +70,7 @@ def test_machines_get_the_same_as_json(folder):
         "levels": [{"values": 2, "kind": "permutation", "degree": 2}] * 3,
         "past_ltl": None,
     }
-    facts = json.loads(latchwork([".*a", "--json", "True"], folder).stdout)
+    facts = json.loads(latchwork([".*a", "--json"], folder).stdout)
     assert facts["letters"] == ["\n", "a", "OTHER"]
     assert facts["star_free"] is True
     assert facts["witness"] is None
@@ -83,7 +83,7 @@ def test_large_monoids_are_not_counted(folder, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "monoid     size above 10,000\n" in said
     assert "degree     8: vector units of this degree suffice, " in said
-    assert main(["decompose", "all.att", "--json", "True"]) == 0
+    assert main(["decompose", "all.att", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["monoid_size"] is None
 
 
@@ -95,7 +95,7 @@ def test_a_language_is_a_file_if_it_ends_in_att_unless_an_option_says_what_it_is
         assert main(["decompose", *arguments]) == 0
         said.append(capsys.readouterr().out)
     assert said[0] == said[1] == said[2]
-    assert main(["decompose", "--regex", "abb.att", "--json", "True"]) == 0
+    assert main(["decompose", "--regex", "abb.att", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["minimal_states"] == 9
 
 

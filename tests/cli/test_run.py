@@ -72,11 +72,11 @@ def test_accepted_lines_are_those_that_re_matches(folder, name, pattern, letters
 def test_every_way_of_printing(inside, capsys):
     for arguments, expected in (
         ([], "abb\naabb\n"),
-        (["--invert", "True"], "abba\n\n"),
-        (["--count", "True"], "2\n"),
-        (["--count", "True", "--invert", "True"], "2\n"),
-        (["--verdicts", "True"], "false\tabba\ntrue\tabb\nfalse\t\ntrue\taabb\n"),
-        (["--prefixes", "True"], "F F T F\nF F T\n\nF F F T\n"),
+        (["--invert"], "abba\n\n"),
+        (["--count"], "2\n"),
+        (["--count", "--invert"], "2\n"),
+        (["--verdicts"], "false\tabba\ntrue\tabb\nfalse\t\ntrue\taabb\n"),
+        (["--prefixes"], "F F T F\nF F T\n\nF F F T\n"),
     ):
         for cascade in ("abb.safetensors", "gates.safetensors"):
             assert inside(cascade, "words.txt", *arguments) == 0
@@ -97,17 +97,17 @@ def test_lines_longer_than_what_is_read_at_once_carry_their_state(folder, inside
     (folder / "long.txt").write_text("\n".join(long))
     assert inside(name, "long.txt") == 0
     assert capsys.readouterr().out == f"{long[0]}\n{long[3]}\n"
-    assert inside(name, "long.txt", "--prefixes", "True") == 0
+    assert inside(name, "long.txt", "--prefixes") == 0
     marks = capsys.readouterr().out.split("\n")
     assert marks[0] == " ".join("F" * 200_000 + "T")
     assert marks[3] == " ".join("F" * 65_535 + "T")
 
 
 def test_no_input_is_no_lines_and_an_empty_line_is_the_empty_word(folder):
-    result = run(["abb.safetensors", "--verdicts", "True"], folder, b"")
+    result = run(["abb.safetensors", "--verdicts"], folder, b"")
     assert (result.returncode, result.stdout) == (0, b"")
     assert result.stderr == b"0 lines, 0 letters, 0 letters/s\n"
-    result = run(["nothing.safetensors", "--verdicts", "True"], folder, b"\n\n")
+    result = run(["nothing.safetensors", "--verdicts"], folder, b"\n\n")
     assert result.stdout == b"true\t\ntrue\t\n"
 
 
@@ -137,7 +137,7 @@ def test_other_letters_stand_between_white_space(folder, inside, capsys):
     assert said.out == "10 x 2\n  10\t2  2 \n2 10 x x\n"
     assert said.err.startswith("4 lines, 12 letters, ")
     (folder / "named.txt").write_text("10 x 2\n10  3 2")
-    assert inside("named.safetensors", "named.txt", "--prefixes", "True") == 1
+    assert inside("named.safetensors", "named.txt", "--prefixes") == 1
     said = capsys.readouterr()
     assert said.out == "F F T\n"
     assert "named.txt, line 2, column 5: symbol '3' is not in the alphabet {10, 'x', 2}" in said.err
@@ -146,7 +146,7 @@ def test_other_letters_stand_between_white_space(folder, inside, capsys):
 def test_names_that_what_is_read_at_once_cuts_are_put_together(folder, inside, capsys):
     for spaces in range(3):
         (folder / "cut.txt").write_text(" " * spaces + "10 " * 50_000 + "x x")
-        assert inside("named.safetensors", "cut.txt", "--count", "True") == 0
+        assert inside("named.safetensors", "cut.txt", "--count") == 0
         said = capsys.readouterr()
         assert said.out == "1\n"
         assert said.err.startswith("1 line, 50,002 letters, ")
@@ -154,9 +154,9 @@ def test_names_that_what_is_read_at_once_cuts_are_put_together(folder, inside, c
 
 def test_moore_machines_give_their_outputs(folder, inside, capsys):
     (folder / "moore.txt").write_text("0 0 1 0\n\n0")
-    assert inside("moore.safetensors", "moore.txt", "--prefixes", "True") == 0
+    assert inside("moore.safetensors", "moore.txt", "--prefixes") == 0
     assert capsys.readouterr().out == "6 7 5 6\n\n6\n"
-    assert inside("moore.safetensors", "moore.txt", "--verdicts", "True") == 0
+    assert inside("moore.safetensors", "moore.txt", "--verdicts") == 0
     assert capsys.readouterr().out == "6\t0 0 1 0\n5\t\n6\t0\n"
     assert inside("moore.safetensors", "moore.txt") == 1
     assert "a Moore machine gives outputs and accepts nothing" in capsys.readouterr().err
@@ -176,8 +176,8 @@ def test_letters_that_look_alike_are_refused(tmp_path, inside, capsys):
         (["words.txt"], "words.txt is no safetensors file, or damaged"),
         (["torn.safetensors"], "torn.safetensors is no safetensors file, or damaged"),
         (["abb.safetensors", "absent.txt"], "No such file"),
-        (["abb.safetensors", "--count", "True", "--prefixes", "True"], "choose one"),
-        (["abb.safetensors", "--verdicts", "True", "--invert", "True"], "--invert goes with lines or their --count"),
+        (["abb.safetensors", "--count", "--prefixes"], "choose one"),
+        (["abb.safetensors", "--verdicts", "--invert"], "--invert goes with lines or their --count"),
         (["abb.safetensors", "--threads", "0"], "threads must be at least 1"),
     ],
 )

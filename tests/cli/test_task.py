@@ -36,7 +36,7 @@ def test_tasks_are_listed(folder):
     assert result.returncode == 0, result.stderr
     for name in TASKS:
         assert re.search(rf"^{name} +\w", result.stdout, flags=re.M)
-    assert json.loads(latchwork("task --json True", folder).stdout).keys() == TASKS.keys()
+    assert json.loads(latchwork("task --json", folder).stdout).keys() == TASKS.keys()
 
 
 def test_a_task_is_shown_with_its_numbers_and_examples(folder):
@@ -62,7 +62,7 @@ def test_a_task_is_shown_with_its_numbers_and_examples(folder):
 @pytest.mark.parametrize("task", ["pairs --data data.tsv", "function --function coins:flips", "text --data coins.py"])
 def test_json_holds_what_is_shown(folder, task):
     options = " --window 8" if task.startswith("text") else ""
-    shown = json.loads(latchwork(f"task {task}{options} --show 4 --json True", folder).stdout)
+    shown = json.loads(latchwork(f"task {task}{options} --show 4 --json", folder).stdout)
     assert shown["task"] == task.split()[0]
     assert len(shown["examples"]) == 4
     assert shown["facts"].keys() == {"train", "validation", "evaluation"}

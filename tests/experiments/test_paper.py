@@ -112,7 +112,7 @@ def test_what_no_table_has_is_refused(capsys, tmp_path, flags, message):
 
 
 def test_a_dry_run_lists_runs_and_starts_none(capsys, tmp_path):
-    assert main(["reproduce", "main", "--dry", "True", "--out", str(tmp_path / "out"), *CHOSEN, "--seeds", "2"]) == 0
+    assert main(["reproduce", "main", "--dry", "--out", str(tmp_path / "out"), *CHOSEN, "--seeds", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4
     assert lines[0] == f"{tmp_path}/out/main/latching-4/cascade/seed-0  not run"
@@ -165,9 +165,7 @@ def test_both_tables_are_run_reported_and_only_what_is_left_is_run_again(tiny, c
     assert "2 of 2 runs done" in capsys.readouterr().err
     for table in ("main", "ablation"):
         assert f"latchwork reproduce {table} --budget small" in (out / "README.md").read_text("utf-8")
-    assert (
-        main(["reproduce", "ablation", *chosen, "--tasks", "latching-512", "--models", "keep", "--json", "True"]) == 0
-    )
+    assert main(["reproduce", "ablation", *chosen, "--tasks", "latching-512", "--models", "keep", "--json"]) == 0
     (cell,) = json.loads(capsys.readouterr().out)["cells"]
     assert (cell["row"], cell["column"], cell["ended"], cell["length"]) == ("keep", "latching-512", 1, 2048)
 
@@ -310,6 +308,6 @@ def test_a_model_that_cannot_be_measured_is_passed_over(tiny, tmp_path, monkeypa
 def test_a_report_is_written_over_nothing_else_and_not_on_nothing(tmp_path, capsys, file, message):
     if file:
         (tmp_path / file).write_text("mine", "utf-8")
-    assert main(["reproduce", "main", "--report", "True", "--out", str(tmp_path)]) == 1
+    assert main(["reproduce", "main", "--report", "--out", str(tmp_path)]) == 1
     assert message in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ([file] if file else [])

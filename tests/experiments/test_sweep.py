@@ -173,7 +173,7 @@ def wait_for(condition, process):
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_a_sweep_that_is_killed_or_interrupted_goes_on_to_the_same_results(study, tmp_path):
     study.write_text(STUDY.replace("[4, 8]", "[4]") + "[evaluate]\nlength = 2048\nsequences = 2\n", "utf-8")
-    whole = sweep(study, "--json", "True")
+    whole = sweep(study, "--json")
     assert whole.returncode == 0, whole.stderr
     rows = json.loads(whole.stdout)["runs"]
     assert [(row["run"], row["ended"], row["updates"]) for row in rows] == [

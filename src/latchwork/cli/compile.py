@@ -11,7 +11,7 @@ import tyro
 from latchwork.automata import DFA, BudgetError, CompiledCascade, compare, compile, minimize
 from latchwork.automata.compiler import Units
 from latchwork.automata.dfa import shown
-from latchwork.cli.display import print_json, say
+from latchwork.cli.display import console, print_json, say
 from latchwork.cli.language import OfLanguage, sizes
 from latchwork.files import check_writable
 
@@ -35,8 +35,10 @@ class Compile(OfLanguage):
         is_new = not self.out.exists()
         check_writable("--out", self.out)
         try:
-            cascade = compile(smallest, self.units)
-            pairs, unproved = _proof(cascade, smallest)
+            with console.status(f"compiling {smallest.n_states:,} states"):
+                cascade = compile(smallest, self.units)
+            with console.status("proving that both are equal"):
+                pairs, unproved = _proof(cascade, smallest)
             cascade.save(self.out)
         except BaseException:
             if is_new:

@@ -15,7 +15,7 @@ from latchwork.automata import (
     minimize,
     monoid_size,
 )
-from latchwork.cli.display import print_json
+from latchwork.cli.display import console, print_json
 from latchwork.cli.language import OfLanguage
 
 _MAX_MAPS = 10_000
@@ -35,9 +35,10 @@ class Decompose(OfLanguage):
             raise ValueError(f"limit must be at least 1 image, got {self.limit}")
         dfa = self.automaton()
         smallest = minimize(dfa)
-        witness = group_witness(smallest, self.limit)
-        cascade = decompose(smallest, self.limit)
-        size = _monoid_size(smallest)
+        with console.status(f"decomposing {smallest.n_states:,} states"):
+            witness = group_witness(smallest, self.limit)
+            cascade = decompose(smallest, self.limit)
+            size = _monoid_size(smallest)
         if self.json:
             print_json(_as_json(dfa, smallest, size, witness, cascade))
         else:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from latchwork.cli.display import say
 from latchwork.cli.evaluate import Evaluate
-from latchwork.cli.train import train_and_report
+from latchwork.cli.train import described, train_and_report
 from latchwork.evaluation.extrapolate import check_lengths
 from latchwork.nn.config import CascadeConfig
 from latchwork.runs.recipe import Recipe
@@ -41,6 +41,7 @@ class Demo:
             run.remove()
         run.create()
         say("Latching(16): the first of up to a million tokens has to be named at every later step.")
+        say(described(run))
         status = train_and_report(run, resume=False)
         if status:
             return status

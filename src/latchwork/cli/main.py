@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             prog="latchwork",
             description="Recurrent networks with exact memory: train, evaluate, generate, view. --version tells which.",
             args=arguments,
-            config=(tyro.conf.FlagConversionOff, tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
+            config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
         )
         return command.run()
     except KeyboardInterrupt:

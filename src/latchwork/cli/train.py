@@ -50,12 +50,11 @@ class _Train:
         accelerator = make_accelerator()
         path = first_says(self.out or free_folder(task, model, recipe))
         run = Run(path, task, model, recipe)
-        run.count_parameters()  # and so is an absent library
-        if task.measure == "accuracy" and not task.label_distribution("train", recipe.seed).any():
-            raise ValueError("no step of the first 256 training sequences is scored: there is nothing to learn")
+        description = described(run)  # and so is an absent library
         if accelerator.is_main_process:
             run.create()
         accelerator.wait_for_everyone()
+        say(description)
         return train_and_report(run, resume=False, as_json=self.json)
 
 
@@ -81,6 +80,7 @@ class Resume:
             raise ValueError(f"only the recipe of a run can be changed, not its {other[0]}")
         if settings:
             run = run.changed(settings["recipe"])
+        say(described(run))
         return train_and_report(run, resume=True, as_json=self.json)
 
 
@@ -116,7 +116,6 @@ def free_folder(task: Task, model: ModelConfig, recipe: Recipe) -> Path:
 
 def train_and_report(run: Run, *, resume: bool, as_json: bool = False) -> int:
     """Train with progress, write the report, say what is where; returns the exit status."""
-    describe(run)
     result: dict[str, Any] = {"run": str(run.path)}
     end, began = End(0, "stopped"), -1
     with interruptible("stopping after this step; Ctrl-C again stops at once and keeps the last checkpoint") as stop:
@@ -170,14 +169,20 @@ _MORE = {
 }
 
 
-def describe(run: Run) -> None:
-    """What is trained on what, and what answering the commonest label would score."""
+def described(run: Run) -> str:
+    """What is trained on what, and what answering the commonest label would score.
+
+    Raises: ValueError where no step is scored; ImportError where the library of the model is not installed.
+    """
     task = ", ".join(f"{k} {v}" for k, v in dataclasses.asdict(run.task).items())  # type: ignore[call-overload]
-    say(f"{run.task.name} ({task}) · {run.count_parameters():,} parameters · run folder {run.path}")
+    text = f"{run.task.name} ({task}) · {run.count_parameters():,} parameters · run folder {run.path}"
     if run.task.measure == "accuracy":
         shares = run.task.label_distribution("train", run.recipe.seed)
+        if not shares.any():
+            raise ValueError("no step of the first 256 training sequences is scored: there is nothing to learn")
         some = shares[shares > 0]
-        say(f"labels in training: {len(some)} classes occur, commonest {some.max():.1%}, rarest {some.min():.1%}")
+        text += f"\nlabels in training: {len(some)} classes occur, commonest {some.max():.1%}, rarest {some.min():.1%}"
+    return text
 
 
 def report(run: Run) -> None:

@@ -94,7 +94,7 @@ def read_outcome(run: Run) -> Outcome:
     last = records[-1] if records else {}
     return Outcome(
         run=run,
-        parameters=_known_parameters(run),
+        parameters=known_parameters(run),
         updates=updates,
         losses=[(step, loss) for step, loss in losses if math.isfinite(loss)],
         validations=validations,
@@ -130,9 +130,10 @@ def read_evaluation(run: Run) -> dict[str, Any] | None:
     return content
 
 
-def _known_parameters(run: Run) -> int | None:
+def known_parameters(run: Run, *, body: bool = False) -> int | None:
+    """How many there are, or are without embedding and head; None where the library of the model is not installed."""
     try:
-        return run.count_parameters()
+        return run.count_parameters(body=body)
     except ModuleNotFoundError:
         return None
 

@@ -106,11 +106,17 @@ def check_settings(settings: dict[str, Any], where: str, more: Sequence[str] = (
 def as_flags(settings: Settings) -> list[str]:
     """The same settings as flags of `latchwork train`."""
     return [
-        f"--{key.replace('_', '-')}={value}"
+        _flag(key.replace("_", "-"), value)
         for section, fields in settings.items()
         for key, value in fields.items()
         if (section, key) != ("task", "name")
     ]
+
+
+def _flag(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name}={value}"
 
 
 def parse_value(text: str) -> Any:

@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any, get_args
 
 from latchwork.evaluation.measure import share_percent
+from latchwork.evaluation.outcome import known_parameters
 from latchwork.evaluation.statistics import wilson
 from latchwork.experiments.paper.gradients import ROWS
 from latchwork.experiments.paper.plan import (
@@ -23,7 +24,6 @@ from latchwork.experiments.paper.plan import (
     TableName,
 )
 from latchwork.experiments.paper.table import NOTHING, Result, Table, mean_accuracy, share_text
-from latchwork.runs.run import Run
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,8 @@ def _cost(table: Table) -> Grid:
     for model, title in table.columns.items():
         results = [result for (_, column), result in table.results.items() if column == model]
         figures = [outcome.figures() for result in results for outcome in result.ended]
-        bodies = [_body(outcome.run) for result in results for outcome in result.group.outcomes[:1]]
+        firsts = [outcome.run for result in results for outcome in result.group.outcomes[:1]]
+        bodies = [known_parameters(run, body=True) for run in firsts]
         sizes = sorted({size for size in bodies if size is not None})
         grid.rows.append(
             (
@@ -211,14 +212,6 @@ def _power(logs: Sequence[float | None]) -> str:
         return NOTHING
     middle = median(-math.inf if log is None else log for log in logs)
     return "0" if middle == -math.inf else f"{10**middle:.3f}" if middle > -3 else f"10^{middle:.0f}"
-
-
-def _body(run: Run) -> int | None:
-    """Parameters without embedding and head; None where the library of the model is not installed."""
-    try:
-        return run.count_parameters(body=True)
-    except ModuleNotFoundError:
-        return None
 
 
 def _middle(figures: Sequence[dict[str, Any]], name: str, scale: float = 1.0) -> str:
