@@ -68,11 +68,26 @@ def test_vector_units_are_trained_continued_and_evaluated(tmp_path):
     assert "2 layers of 4 units of degree 3" in (tmp_path / "run" / "report.html").read_text("utf-8")
 
 
-@pytest.mark.parametrize(("value", "meant"), [("False", False), ("True", True)])
-def test_flags_mean_what_they_say(tmp_path, value, meant):
-    result = latchwork(f"train latching --size 4 {QUICK} --steps 1 --output-gate {value} --out run", tmp_path)
+@pytest.mark.parametrize(
+    ("flags", "meant"),
+    [
+        ("--no-output-gate", False),
+        ("--output-gate", True),
+        ("--set model.output_gate=False", False),
+        ("--set model.output_gate=False --output-gate", True),
+        ("--output-gate --no-output-gate", False),
+    ],
+)
+def test_flags_mean_what_they_say(tmp_path, flags, meant):
+    result = latchwork(f"train latching --size 4 {QUICK} --steps 1 {flags} --out run", tmp_path)
     assert result.returncode == 0, result.stderr
     assert json.loads((tmp_path / "run" / "config.json").read_text())["model"]["output_gate"] is meant
+
+
+def test_a_flag_takes_no_value(tmp_path):
+    result = latchwork(f"train latching --size 4 {QUICK} --steps 1 --output-gate False --out run", tmp_path)
+    assert result.returncode == 2 and "False" in result.stderr
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
