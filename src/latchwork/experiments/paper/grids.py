@@ -259,6 +259,12 @@ DIFFERENCES = (
         "start from asymmetric or small_init, with a dropout of 0.1. The ablation has all three starts.",
     ),
     (
+        "Budget",
+        "The paper trains for up to 30 epochs. Under the small budget a baseline shows what it learns in a few "
+        "updates, fewer still where the clock stopped it, and not all that it could learn: the paper's Mamba solves "
+        "InductionHeads(16), ours is stopped long before.",
+    ),
+    (
         "Accuracy",
         "The paper prints one figure a task over all lengths; so does this page, beside the worst chunk. Always "
         "answering the commonest label of the sequences that are measured gives the floor.",
