@@ -86,7 +86,8 @@ def test_flags_mean_what_they_say(tmp_path, flags, meant):
 
 def test_a_flag_takes_no_value(tmp_path):
     result = latchwork(f"train latching --size 4 {QUICK} --steps 1 --output-gate False --out run", tmp_path)
-    assert result.returncode == 2 and "False" in result.stderr
+    assert result.returncode == 2
+    assert "False" in result.stderr
     assert not list(tmp_path.iterdir())
 
 
