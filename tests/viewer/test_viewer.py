@@ -21,7 +21,7 @@ from latchwork.viewer.server import MOST_BYTES, ViewerServer, page_files
 
 def start(folder, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "latchwork", "view", str(folder), "--browser", "False", "--threads", "1", *options],
+        [sys.executable, "-m", "latchwork", "view", str(folder), "--no-browser", "--threads", "1", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
