@@ -69,9 +69,10 @@ def _beside_the_paper(table: Table) -> Grid:
     tasks = {task.key: task for task in TASKS if task.key in table.plan.rows}
     grid = Grid(
         "The main table beside the paper's",
-        "Accuracy in percent over all steps of the long sequences, the mean over the sizes that were run (of each "
-        "the median over the seeds); after the stroke what the paper prints, of bodies of about 125,000 parameters as "
-        "here. A cell is filled when every size of its row that any model was run on has been measured.",
+        "Accuracy in percent over all steps of the long sequences, the mean over the sizes of the row (of each the "
+        "median over the seeds); after the stroke what the paper prints, of bodies of about 125,000 parameters as "
+        "here. A row has the sizes of the budget, or else what was run; a cell is filled when all of them have been "
+        "measured.",
         ("task", "sizes", "floor", *table.columns.values()),
     )
     for title, printed, parts in _GROUPS:
@@ -79,6 +80,7 @@ def _beside_the_paper(table: Table) -> Grid:
         chosen = [t for t in tasks.values() if parts in (t.key, t.name) or (t.name == kind and t.variant == variant)]
         if not chosen:
             continue
+        chosen = [task for task in chosen if task in BUDGETS[table.plan.budget].tasks] or chosen
         floors = [floor for task in chosen if (floor := table.floor(task.key)) is not None]
         sizes = ", ".join(str(task.size) for task in chosen)
         entries = [Entry(sizes), Entry(_mean_percent(sum(floors) / len(floors) if floors else None))]
