@@ -230,6 +230,22 @@ def test_cells_say_what_a_reader_has_to_know(tiny, tmp_path):
     assert [name for name, _ in entry.links] == ["0", "1", "2"]
 
 
+def test_a_row_beside_the_paper_s_has_the_sizes_of_the_budget_or_else_what_was_run(tiny, tmp_path):
+    for task, models in {
+        "latching-4": ["cascade", "lstm"],
+        "latching-8": ["cascade"],
+        "sequences-3-right": ["lstm"],
+    }.items():
+        for planned in plan.plan("main", tmp_path, "small", tasks=[task], models=models, seeds=1).runs:
+            made(planned.run, "finished")
+    grids = grids_of(read_table(plan.begun("main", tmp_path, "small")))
+    (beside,) = [grid for grid in grids if grid.title == "The main table beside the paper's"]
+    assert {title: [entry.text for entry in entries] for title, entries in beside.rows} == {
+        "Latching": ["4", "25.0", "75.0 / 100.0", "75.0"],
+        "Sequences, right": ["3", "25.0", "–", "75.0"],
+    }
+
+
 def made(run: Run, end: str | None) -> None:
     run.create()
     figures = {"accuracy": 1.0, "floor": 0.5, "loss": 0.1, "bits": 0.1, "correct": 4, "scored": 4}
