@@ -263,8 +263,7 @@ DIFFERENCES = (
     (
         "Budget",
         "The paper trains for up to 30 epochs. Under the small budget a baseline shows what it learns in a few "
-        "updates, fewer still where the clock stopped it, and not all that it could learn: the paper's Mamba solves "
-        "InductionHeads(16), ours is stopped long before.",
+        "updates, fewer still where the clock stopped it, and not all that it could learn.",
     ),
     (
         "Accuracy",
