@@ -1,11 +1,14 @@
-"""How much memory this process has, as the system counts it."""
+"""Memory of this process: how much it has, as the system counts it, and what becomes of what is freed."""
 
 from __future__ import annotations
 
+import ctypes
+import platform
 import sys
 from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of mallopt(3)
 
 
 def resident_bytes() -> int | None:
@@ -24,6 +27,18 @@ def peak_resident_bytes() -> int | None:
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak
+
+
+def keep_freed() -> bool:
+    """Have this process keep memory that is freed and use it again, from now on; False where that cannot be asked for.
+
+    The GNU C library returns large blocks to the system at once and gets them back empty, page by page, at every
+    training step. Kept, they are as large as the most that was in use at a time. docs/decisions/0015-freed-memory.md
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    mallopt = ctypes.CDLL(None).mallopt
+    return all([mallopt(_M_TRIM_THRESHOLD, -1), mallopt(_M_MMAP_MAX, 0)])
 
 
 def _status(field: str) -> int | None:

@@ -16,6 +16,7 @@ from latchwork.bench.rows import HEAD, Row, cells
 from latchwork.bench.timing import machine
 from latchwork.cli.display import print_json, say, set_threads, show_table
 from latchwork.files import check_writable
+from latchwork.memory import keep_freed
 from latchwork.runs.run import write_json
 
 
@@ -110,6 +111,7 @@ class BenchStep(_Sized):
     def rows(self) -> Iterator[Row]:
         from latchwork.bench import step
 
+        keep_freed()  # as `latchwork train` has it
         return step.bench_step(step.QUICK if self.quick else step.FULL, self.repeats)
 
 

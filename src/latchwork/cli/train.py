@@ -13,6 +13,7 @@ from latchwork.cli.display import IS_MAIN, Bar, interruptible, print_json, say, 
 from latchwork.cli.options import checked, one_of, task_command, unchecked
 from latchwork.evaluation.measure import percent
 from latchwork.evaluation.report import write_report
+from latchwork.memory import keep_freed
 from latchwork.models.architectures import ARCHITECTURES, CASCADE, ModelConfig, architecture
 from latchwork.nn.config import CascadeConfig
 from latchwork.runs.recipe import Recipe
@@ -116,6 +117,7 @@ def free_folder(task: Task, model: ModelConfig, recipe: Recipe) -> Path:
 
 def train_and_report(run: Run, *, resume: bool, as_json: bool = False) -> int:
     """Train with progress, write the report, say what is where; returns the exit status."""
+    keep_freed()
     result: dict[str, Any] = {"run": str(run.path)}
     end, began = End(0, "stopped"), -1
     with interruptible("stopping after this step; Ctrl-C again stops at once and keeps the last checkpoint") as stop:
