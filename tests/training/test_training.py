@@ -9,6 +9,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from small_runs import losses, make_run, weights
 from torch.nn import functional as F
 
@@ -19,7 +21,7 @@ from latchwork.runs.recipe import Recipe
 from latchwork.runs.run import Run
 from latchwork.tasks import IGNORE, get
 from latchwork.training.data import updates
-from latchwork.training.learner import Learner, cross_entropy
+from latchwork.training.learner import Learner, by_length, cross_entropy
 from latchwork.training.loop import End, Resumed, Step, TrainingDivergedError, Validation, make_accelerator, train
 
 
@@ -151,6 +153,47 @@ def test_micro_batches_weigh_every_scored_step_the_same(tmp_path):
         torch.manual_seed(0)
         learner = Learner(lambda: CascadeLM(config, task.vocab_size).double(), Recipe(), make_accelerator())
         loss = learner.update(batches, lr=1e-3)
+        gradients.append([p.grad for p in learner.model.parameters()] + [torch.tensor(loss)])
+    for one, many in zip(*gradients, strict=True):
+        assert (one - many).abs().max() <= 1e-6
+
+
+lengths = st.lists(st.integers(0, 600), min_size=1, max_size=40)
+
+
+@given(lengths, st.integers(0, 2**32 - 1))
+def test_parts_of_similar_length_hold_all_that_is_scored(lengths, seed):
+    random = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(0, 1 << 40, (len(lengths), 600), generator=random)
+    targets = torch.randint(0, 2, tokens.shape, generator=random)
+    for row, length in zip(targets, lengths, strict=True):
+        row[length:] = IGNORE
+        row[max(length - 1, 0) : length] = 1
+        row[: length // 2][row[: length // 2] == 0] = IGNORE  # gaps
+    parts = by_length(tokens, targets)
+    assert sum(len(rows) for rows, _ in parts) == len(lengths)
+    found = [(t.tolist(), y.tolist()) for part in parts for t, y in zip(*part, strict=True)]
+    for row, target, length in zip(tokens.tolist(), targets.tolist(), lengths, strict=True):
+        [(kept, scored)] = [pair for pair in found if pair[0][0] == row[0]]
+        assert len(kept) >= length
+        assert (kept, scored) == (row[: len(kept)], target[: len(kept)])
+    computed = sum(rows.numel() for rows, _ in parts)
+    longest = max(*lengths, 1)
+    assert computed <= len(lengths) * longest - 512 * (len(parts) - 1), "every cut is worth it"
+    assert max(rows.shape[1] for rows, _ in parts) == longest
+
+
+def test_an_update_in_parts_is_the_update_of_the_whole(monkeypatch):
+    task = get("inductionheads", size=4)
+    [batch] = next(updates(task, Recipe(batch_size=32)))
+    assert len(by_length(*batch)) > 2
+    config = CascadeConfig(d_model=8, n_layers=2, n_units=4, dropout=0.0)
+    gradients = []
+    for parts in (by_length, lambda *whole: [whole]):
+        monkeypatch.setattr("latchwork.training.learner.by_length", parts)
+        torch.manual_seed(0)
+        learner = Learner(lambda: CascadeLM(config, task.vocab_size).double(), Recipe(), make_accelerator())
+        loss = learner.update([batch], lr=1e-3)
         gradients.append([p.grad for p in learner.model.parameters()] + [torch.tensor(loss)])
     for one, many in zip(*gradients, strict=True):
         assert (one - many).abs().max() <= 1e-6

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 MicroBatch: TypeAlias = tuple[Tensor, Tensor]
 """Tokens and targets, [B, T] each."""
 
+_WORTH_A_PART = 512
+"""Steps of sequences that cost more than to start a forward and a backward pass."""
+
 
 class Learner:
     """A model with all that its next update depends on, on one device or spread over the processes of accelerate."""
@@ -64,6 +67,8 @@ class Learner:
             group["lr"] = lr
         scored = torch.stack([(targets != IGNORE).sum() for _, targets in batches]).sum().to(self.device)
         scored = self._over_processes(scored).clamp(min=1)
+        if self.device.type == "cpu" and not self.is_sharded:  # processes with shards have to count as many
+            batches = [part for tokens, targets in batches for part in by_length(tokens, targets)]
         self.optimizer.zero_grad()
         nats = torch.zeros((), device=self.device)
         for i, (tokens, targets) in enumerate(batches):
@@ -148,6 +153,28 @@ class Learner:
         torch.set_rng_state(tensors[f"random/{rank}/0"])
         if self.device.type == "cuda" and f"random/{rank}/1" in tensors:
             torch.cuda.set_rng_state(tensors[f"random/{rank}/1"], self.device)
+
+
+def by_length(tokens: Tensor, targets: Tensor) -> list[MicroBatch]:
+    """The rows of a batch in parts of similar length, each without the steps after its last scored one.
+
+    Nothing that is scored depends on the steps left out, and there are at least `_WORTH_A_PART` fewer for every part.
+    """
+    steps = torch.arange(1, targets.shape[1] + 1)
+    lengths, order = torch.where(targets == IGNORE, 0, steps).amax(1).sort(stable=True)
+    return [
+        (tokens[rows, :length], targets[rows, :length])
+        for rows, length in ((order[a:b], max(int(lengths[b - 1]), 1)) for a, b in _similar(lengths, 0, len(order)))
+    ]
+
+
+def _similar(lengths: Tensor, first: int, end: int) -> list[tuple[int, int]]:
+    """Ranges of rows from `first` to `end`, which are in ascending order of length, cut where it saves most."""
+    saved = (lengths[end - 1] - lengths[first : end - 1]) * torch.arange(1, end - first)
+    if not len(saved) or saved.max() < _WORTH_A_PART:
+        return [(first, end)]
+    cut = first + 1 + int(saved.argmax())
+    return [*_similar(lengths, first, cut), *_similar(lengths, cut, end)]
 
 
 @torch.no_grad()
