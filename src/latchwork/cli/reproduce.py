@@ -73,7 +73,7 @@ class Reproduce:
         written = write(out, self.budget)
         table = written.tables[self.table]
         if self.json:
-            print_json(table.to_dict())
+            print_json(table.to_dict(out))
         else:
             head, rows = table.texts()
             show_table(table.title, head, rows, names=1)

@@ -45,7 +45,8 @@ def write(out: Path, budget: BudgetName) -> Written:
     grids = [grid for table in tables.values() if table.results for grid in grids_of(table)]
     if gradients:
         grids.append(gradients_grid(gradients))
-    write_json(out / "tables.json", {"latchwork": latchwork.__version__, **{n: t.to_dict() for n, t in tables.items()}})
+    cells = {name: table.to_dict(out) for name, table in tables.items()}
+    write_json(out / "tables.json", {"latchwork": latchwork.__version__, **cells})
     write_text(out / "README.md", _markdown(budget, grids, out))
     files = [out / "README.md", out / "tables.json"]
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -89,11 +90,12 @@ class Result:
             found.append(f"{others} with other settings than the budget's")
         return found
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, out: Path) -> dict[str, Any]:
         return {
             "row": self.cell.row,
             "column": self.cell.column,
             **self.summary().to_dict(),
+            "runs": [outcome.run.path.relative_to(out).as_posix() for outcome in self.group.outcomes],
             "accuracy": self.accuracy,
             "worst_chunk": self.worst,
             "floor": self.floor,
@@ -143,14 +145,14 @@ class Table:
             rows.append([title, *floor, *(say(self.get(row, column)) for column in self.columns)])
         return ["", *(["floor"] if by_row else []), *self.columns.values()], rows
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it for machines."""
+    def to_dict(self, out: Path) -> dict[str, Any]:
+        """All of it for machines; runs are where they lie below the folder `out` of the report."""
         return {
             "table": self.plan.name,
             "budget": self.plan.budget,
             "rows": self.plan.rows,
             "columns": self.plan.columns,
-            "cells": [result.to_dict() for result in self.results.values()],
+            "cells": [result.to_dict(out) for result in self.results.values()],
             "complaints": list(self.complaints),
         }
 
