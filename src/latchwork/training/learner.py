@@ -162,10 +162,11 @@ def by_length(tokens: Tensor, targets: Tensor) -> list[MicroBatch]:
     """
     steps = torch.arange(1, targets.shape[1] + 1)
     lengths, order = torch.where(targets == IGNORE, 0, steps).amax(1).sort(stable=True)
-    return [
-        (tokens[rows, :length], targets[rows, :length])
-        for rows, length in ((order[a:b], max(int(lengths[b - 1]), 1)) for a, b in _similar(lengths, 0, len(order)))
-    ]
+    parts = []
+    for first, end in _similar(lengths, 0, len(lengths)):
+        rows, length = order[first:end], max(int(lengths[end - 1]), 1)
+        parts.append((tokens[rows, :length], targets[rows, :length]))
+    return parts
 
 
 def _similar(lengths: Tensor, first: int, end: int) -> list[tuple[int, int]]:
