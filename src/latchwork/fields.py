@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import numbers
+import sys
 import types
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,30 +29,48 @@ def check_types(cls: type, values: Mapping[str, Any]) -> None:
 
     Raises: ValueError that names the first field with a value of another type.
     """
-    try:
-        hints = get_type_hints(cls)
-    except NameError:  # names that are imported for type checkers only
-        return
+    hints = _hints(cls)
     for name, value in values.items():
         if name in hints and not _fits(value, hints[name]):
             raise ValueError(f"{name} must be {_words(hints[name])}, got {value!r}")
 
 
 def settle(instance: Any) -> None:
-    """Check the fields of a frozen dataclass; integers and numbers of other libraries become Python's, as JSON needs.
+    """Check the fields of a frozen dataclass; numbers become Python's, as JSON needs, and 0 of a number becomes 0.0, so
+    that equal settings read the same.
 
-    Raises: ValueError as `check_types`.
+    Raises: ValueError as `check_types`, and for integers that are too large for a number.
     """
     values = {field.name: getattr(instance, field.name) for field in dataclasses.fields(instance)}
     check_types(type(instance), values)
+    hints = _hints(type(instance))
     for name, value in values.items():
-        if isinstance(value, numbers.Real) and type(value) not in (bool, int, float):
-            object.__setattr__(instance, name, int(value) if isinstance(value, numbers.Integral) else float(value))
+        if isinstance(value, numbers.Integral) and not isinstance(value, bool) and float not in _parts(hints.get(name)):
+            object.__setattr__(instance, name, int(value))
+        elif isinstance(value, numbers.Real) and not isinstance(value, bool):
+            try:
+                object.__setattr__(instance, name, float(value))
+            except OverflowError:
+                most = sys.float_info.max
+                raise ValueError(f"{name} must be a number of at most {most:.1e}, got a larger one") from None
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    try:
+        return get_type_hints(cls)
+    except NameError:  # names that are imported for type checkers only
+        return {}
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    """The members of a union; of any other type the type itself."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    if get_origin(hint) in (Union, types.UnionType):
-        return any(_fits(value, part) for part in get_args(hint))
+    if len(parts := _parts(hint)) > 1:
+        return any(_fits(value, part) for part in parts)
     if get_origin(hint) is Literal:
         return value in get_args(hint)
     if hint not in _SCALARS:
@@ -59,8 +79,8 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _words(hint: Any) -> str:
-    if get_origin(hint) in (Union, types.UnionType):
-        return " or ".join(_words(part) for part in get_args(hint))
+    if len(parts := _parts(hint)) > 1:
+        return " or ".join(_words(part) for part in parts)
     if get_origin(hint) is Literal:
         return f"one of {', '.join(map(str, get_args(hint)))}"
     return _SCALARS[hint][1]

@@ -83,6 +83,14 @@ def test_every_setting_but_the_seed_separates(tmp_path):
     assert len(group([read_outcome(base), read_outcome(made(tmp_path / "seed", recipe=seeded(9)))])) == 1
 
 
+def test_a_number_without_a_point_is_the_same_setting(tmp_path):
+    """As 0 of a file beside 0.0 of a flag."""
+    for seed, zero in enumerate((0, 0.0)):
+        made(tmp_path / str(seed), model=CascadeConfig(dropout=zero), recipe=seeded(seed, weight_decay=zero, clip=1))
+    (found,) = read_runs(find_runs([tmp_path])).groups
+    assert len(found.outcomes) == 2
+
+
 def test_other_data_under_the_same_name_are_another_configuration(tmp_path):
     file = tmp_path / "words"
     for name, size in (("a", 1000), ("b", 1000), ("c", 2000)):
@@ -227,6 +235,7 @@ def test_csv_and_json_hold_every_figure_unrounded(trained):
         ("config.json", None, "is not a run: it has no config.json"),
         ("config.json", '{"format": 99}', "this version reads format"),
         ("metrics.jsonl", '{"step": 1, "validation": {"loss": 1}}\n', "metrics.jsonl is damaged: step 1: bits is None"),
+        ("metrics.jsonl", f'{{"step": 1, "validation": {{"loss": 1{"0" * 400}}}}}\n', "step 1: loss is 1000"),
     ],
 )
 def test_a_broken_run_among_good_ones_is_named_and_the_rest_goes_on(trained, tmp_path, file, content, message):
@@ -261,6 +270,9 @@ def test_a_broken_run_among_good_ones_is_named_and_the_rest_goes_on(trained, tmp
         (WHOLE.replace('"correct": 1,', '"correct": NaN,'), "correct is nan and no number"),
         (WHOLE.replace('"correct": 1,', '"correct": 2,'), "its counts do not fit together"),
         (WHOLE.replace('"floor": 1', '"floor": 37.5'), "its counts do not fit together"),
+        (WHOLE.replace('"correct": 1, "scored": 1', '"correct": 0, "scored": 0'), "its counts do not fit together"),
+        (WHOLE.replace('"floor"', '"tokens_per_second": "fast", "floor"'), "tokens_per_second is 'fast' and no number"),
+        (WHOLE.replace('"correct": 1,', f'"correct": 1{"0" * 400},'), "correct is 1000000000"),
     ],
 )
 def test_a_broken_evaluation_costs_the_evaluation_only(tmp_path, content, message):

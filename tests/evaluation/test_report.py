@@ -82,3 +82,13 @@ def test_a_damaged_evaluation_is_named_in_the_report(run):
     page = write_report(run).read_text("utf-8")
     assert "evaluation.json is damaged: it has no chunks" in page
     assert "Learning curve" in page
+
+
+def test_what_a_file_says_twice_is_not_needed_twice(run):
+    """An evaluation without the summary of its chunks, and validations without shares."""
+    add_evaluation(run)
+    file = run.path / "evaluation.json"
+    whole = write_report(run).read_text("utf-8")
+    file.write_text(file.read_text("utf-8").replace('"worst_chunk"', '"other"'), "utf-8")
+    run.metrics.write_text(run.metrics.read_text("utf-8").replace('"accuracy": 0.5, ', ""), "utf-8")
+    assert write_report(run).read_text("utf-8") == whole

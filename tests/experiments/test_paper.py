@@ -139,7 +139,7 @@ def test_a_table_that_is_killed_goes_on_to_the_same_figures(tmp_path):
     assert "Latching(4)" in out
     process = driven(tmp_path, "--out", "cut")
     deadline = time.monotonic() + 60
-    while not list((tmp_path / "cut").glob("**/metrics.jsonl")):
+    while not list((tmp_path / "cut").glob("**/checkpoints/step-*")):  # a run that is to go on, not to begin again
         assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
@@ -230,6 +230,40 @@ def test_cells_say_what_a_reader_has_to_know(tiny, tmp_path):
     assert [name for name, _ in entry.links] == ["0", "1", "2"]
 
 
+def test_figures_that_were_measured_in_another_way_say_so_in_both_tables(tiny, tmp_path):
+    asked = plan.plan("main", tmp_path, "small", tasks=["latching-4", "latching-16"], models=["cascade"], seeds=1)
+    for planned in asked.runs:
+        made(planned.run, "time")
+    other = json.loads(evaluation(2048)) | {"sequences": 1, "seed": 9}
+    (asked.runs[1].run.path / "evaluation.json").write_text(json.dumps(other), "utf-8")
+    beside, every, _ = grids_of(read_table(asked))
+    said = ("measured with sequences 1", "measured with seed 9")
+    assert [entries[-1].remarks for _, entries in every.rows] == [
+        ("stopped by the clock",),
+        ("stopped by the clock", *said),
+    ]
+    ((_, (*_, entry)),) = beside.rows
+    assert entry.remarks == ("stopped by the clock", *(f"16: {remark}" for remark in said))
+
+
+@pytest.mark.parametrize(("log", "shown"), [(0.0, "1.000"), (400.0, "10^400"), (-746.2, "10^-746"), (None, "0")])
+def test_gradients_of_any_size_are_shown(log, shown):
+    grid = gradients_grid({"gru": {"decay": [{"length": 32, "log10": [log]}]}})
+    assert [entry.text for entry in grid.rows[0][1]] == [shown, "–"]
+
+
+def test_gradients_of_an_earlier_model_are_measured_again(tiny, tmp_path):
+    run = plan.plan("main", tmp_path, "small", tasks=["latching-16"], models=["gru"], seeds=1).runs[0].run
+    made(run, "time")
+    (run.path / gradients.FILE).write_text(
+        json.dumps({"checkpoint": "step-00000001", "decay": [{"length": 32, "log10": [0.0]}]}), "utf-8"
+    )
+    (run.path / "best.json").write_text('{"checkpoint": "step-00000001"}', "utf-8")
+    assert set(gradients.read_gradients(tmp_path)[0]) == {"gru"}
+    (run.path / "best.json").write_text('{"checkpoint": "step-00000004"}', "utf-8")
+    assert gradients.read_gradients(tmp_path) == ({}, {})
+
+
 def test_a_row_beside_the_paper_s_has_the_sizes_of_the_budget_or_else_what_was_run(tiny, tmp_path):
     for task, models in {
         "latching-4": ["cascade", "lstm"],
@@ -282,13 +316,30 @@ def test_cells_say_what_is_not_measured_and_what_the_budget_does_not_have(tiny, 
     only.metrics.write_text('{"step": 1, "end": "diverged"}\n', "utf-8")
     written = write(tmp_path, "small")
     result = written.tables["main"].get("latching-4", "cascade")
-    assert result.remarks(2048) == ["1 not measured", "1 with other settings than the budget's"]
+    assert result.remarks(TINY.evaluation) == ["1 not measured", "1 with other settings than the budget's"]
     head, rows = written.tables["main"].texts()
     assert head == ["", "floor", "MinMax RNC", "LSTM"]
     assert rows == [["Latching(4)", "25.0%", "75.0% (50.0%)", "diverged"]]
 
 
-@pytest.mark.parametrize("content", ['{"decay"', "{}", '{"decay": []}', "[]"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"decay"',
+        "{}",
+        '{"decay": []}',
+        '{"decay": [1]}',
+        '{"decay": [{"length": 1}]}',
+        '{"decay": [{"length": 1, "log10": []}]}',
+        '{"decay": [{"length": 1, "log10": ["0"]}]}',
+        '{"decay": [{"length": 1, "log10": [0, 0]}, {"length": 2, "log10": [0]}]}',
+        '{"decay": [{"length": 1, "log10": [0]}], "kept": [{}]}',
+        '{"decay": [{"length": 1, "log10": [0]}], "kept": [{"length": 1, "shares": [2]}]}',
+        '{"decay": [{"length": 1, "log10": [0]}], "bounds": [{"low": [0]}]}',
+        "[]",
+        "[" * 100_000,
+    ],
+)
 def test_a_report_does_without_damaged_gradients(tiny, tmp_path, content):
     run = plan.plan("main", tmp_path, "small", tasks=["latching-16"], models=["cascade"], seeds=1).runs[0].run
     made(run, "time")

@@ -9,12 +9,13 @@ import threading
 import pytest
 import torch
 from filelock import FileLock
-from small_runs import losses, make_run
+from small_runs import TINY, losses, make_run
 from torch import nn
 
 from latchwork.files import write_text
 from latchwork.runs import checkpoint
 from latchwork.runs.checkpoint import CheckpointError
+from latchwork.runs.recipe import Recipe
 from latchwork.runs.run import Run, RunError
 from latchwork.tasks import get
 from latchwork.training.loop import End, Resumed, Step, train
@@ -301,3 +302,23 @@ def test_a_trained_run_without_its_checkpoints_is_not_trained_anew(tmp_path, dam
     with pytest.raises(CheckpointError, match="has been trained and its checkpoints are gone"):
         list(train(Run.open(run.path), resume=True))
     assert run.metrics.read_bytes() == before
+
+
+def test_a_validation_whose_record_is_lost_is_measured_again(tmp_path):
+    run = make_run(tmp_path / "run", steps=9)
+    list(train(run))
+    whole = [record for record in run.records() if "validation" in record]
+    run.metrics.write_text("", "utf-8")
+    resumed, validation, end = train(run, resume=True)
+    assert (resumed.step, validation.step, end.reason) == (9, 9, "finished")
+    assert [record for record in run.records() if "validation" in record] == whole[-1:]
+    assert run.ended == "finished"
+
+
+def test_one_of_two_commands_that_take_the_same_folder_at_once_is_refused(tmp_path):
+    """The check comes before the data are read; what counts is who writes first."""
+    runs = [Run(tmp_path / "run", get("latching", size=size), TINY, Recipe()) for size in (4, 8)]
+    object.__setattr__(runs[0].task, "fingerprint", runs[1].create)  # the other one comes in between
+    with pytest.raises(RunError, match="holds a run already, of another command"):
+        runs[0].create()
+    assert Run.open(tmp_path / "run").task.size == 8

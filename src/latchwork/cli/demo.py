@@ -9,7 +9,7 @@ from pathlib import Path
 from latchwork.cli.display import say
 from latchwork.cli.evaluate import Evaluate
 from latchwork.cli.train import described, train_and_report
-from latchwork.evaluation.extrapolate import check_lengths
+from latchwork.evaluation.extrapolate import check_extent
 from latchwork.nn.config import CascadeConfig
 from latchwork.runs.recipe import Recipe
 from latchwork.runs.run import Run
@@ -32,7 +32,7 @@ class Demo:
     def run(self) -> int:
         clock = time.perf_counter()
         evaluation = Evaluate(self.out, length=self.length, json=self.json)
-        check_lengths(evaluation.length, evaluation.chunk, evaluation.sequences)
+        check_extent(evaluation.length, evaluation.chunk, evaluation.sequences, evaluation.seed)
         recipe = Recipe(seed=self.seed, validation_sequences=200, validate_every=50, steps=1000)
         run = Run(self.out, Latching(16), CascadeConfig.small(), recipe)
         if (self.out / "config.json").exists():

@@ -14,7 +14,7 @@ from torch import nn
 
 from latchwork.cli.display import Bar, interruptible, print_json, say, set_threads, show_table
 from latchwork.cli.train import report
-from latchwork.evaluation.extrapolate import check_lengths, extrapolate
+from latchwork.evaluation.extrapolate import check_extent, extrapolate
 from latchwork.evaluation.measure import percent, score_streams
 from latchwork.evaluation.report import length_rows
 from latchwork.memory import peak_resident_bytes
@@ -44,7 +44,7 @@ class Evaluate:
     """Print the result as JSON."""
 
     def run(self) -> int:
-        check_lengths(self.length, self.chunk, self.sequences)
+        check_extent(self.length, self.chunk, self.sequences, self.seed)
         run = Run.open(self.run_folder)
         if not isinstance(run.task, RegularTask):
             for name in ("length", "sequences", "chunk"):

@@ -87,6 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except MemoryError as error:
+        print(f"latchwork: error: there is not enough memory: {str(error) or 'ask for less'}", file=sys.stderr)
+        return 1
     except (ValueError, TypeError, RuntimeError, OSError, ImportError, ArithmeticError, LookupError) as error:
         if os.environ.get("LATCHWORK_TRACEBACK"):
             raise

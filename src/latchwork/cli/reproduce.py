@@ -22,8 +22,8 @@ class Reproduce:
     """Run the tables of arXiv 2605.06384, and report what has been run beside the paper's numbers.
 
     main: MinMax cascades and baselines on Latching, Sequences and InductionHeads, to 2^20 steps. ablation: which parts
-    of a cascade matter. The same command goes on with what is left, and retries what has failed; runs that are done are
-    only reported.
+    of a cascade matter. The same command goes on with what is left, and retries what has failed (a run that diverged
+    only when its folder has been removed); runs that are done are only reported.
     """
 
     table: tyro.conf.Positional[TableName]

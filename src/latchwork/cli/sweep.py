@@ -13,7 +13,7 @@ import tyro
 
 from latchwork.cli.display import Bar, interruptible, print_json, say, show_table
 from latchwork.evaluation.measure import percent, share_percent
-from latchwork.evaluation.outcome import current_evaluation
+from latchwork.evaluation.outcome import read_outcome, worst_chunk
 from latchwork.experiments.sweep import Planned, read_sweep
 from latchwork.experiments.workers import Failed, Working, cores, most_at_once, run_sweep
 from latchwork.runs.run import Run
@@ -53,9 +53,8 @@ class Sweep:
         if self.json:
             print_json({"runs": rows})
         else:
-            show_table(
-                self.file.stem, list(rows[0]), [[_cell(value) for value in row.values()] for row in rows], names=1
-            )
+            head = [name for name in rows[0] if name != "problem" or any(row[name] for row in rows)]
+            show_table(self.file.stem, head, [[_cell(row[name]) for name in head] for row in rows], names=1)
         say(f"{result.done} of {len(sweep)} runs done, {time.monotonic() - clock:,.0f} s")
         return result.status()
 
@@ -120,35 +119,35 @@ def _state(run: Run) -> str:
 
 def _outcome(run: Run) -> str:
     row = _row(run)
+    if row["problem"]:
+        return row["problem"]
     measured = f", {row['long']} over long sequences (worst chunk {row['worst chunk']})" if row["long"] else ""
     return f"{row['ended']} after {row['updates']:,} updates, validation {row['validation']}{measured}"
 
 
 def _row(run: Run) -> dict[str, Any]:
     """What there is to say of a run; None where it is not known."""
-    records = list(run.records())
-    scores = [record["validation"] for record in records if "validation" in record]
-    row: dict[str, Any] = {
-        "run": run.path.name,
-        "ended": run.ended,
-        "updates": records[-1]["step"] if records else None,
-        "validation": None,
-        "floor": None,
-        "long": None,
-        "worst chunk": None,
-        "floor of long": None,
-    }
-    if scores and run.task.measure == "accuracy":
-        best = max(scores, key=lambda score: score["correct"])
-        row["validation"] = percent(best["correct"], best["scored"])
-        row["floor"] = share_percent(best["floor"])
-    elif scores:
-        row["validation"] = f"{min(score['bits'] for score in scores):.4f} bits"
-    evaluation, _ = current_evaluation(run)
-    if evaluation and "chunks" in evaluation:
-        worst = evaluation["worst_chunk"]
+    row: dict[str, Any] = dict.fromkeys(
+        ("run", "ended", "updates", "validation", "floor", "long", "worst chunk", "floor of long", "problem")
+    )
+    row["run"] = run.path.name
+    try:
+        outcome = read_outcome(run)
+    except ValueError as error:
+        return {**row, "problem": str(error)}
+    row |= {"ended": outcome.end, "updates": outcome.updates}
+    if outcome.best is not None:
+        best = outcome.best[1]
+        if outcome.has_accuracy:
+            row["validation"] = percent(best["correct"], best["scored"])
+            row["floor"] = share_percent(best["floor"])
+        else:
+            row["validation"] = f"{best['bits']:.4f} bits"
+    evaluation = outcome.evaluation
+    worst = worst_chunk(evaluation) if evaluation and "chunks" in evaluation else None
+    if evaluation and worst:
         row["long"] = percent(evaluation["correct"], evaluation["scored"])
-        row["worst chunk"] = percent(worst["correct"], worst["scored"])
+        row["worst chunk"] = share_percent(worst[1])
         row["floor of long"] = share_percent(evaluation["floor"])
     return row
 

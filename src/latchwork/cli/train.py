@@ -142,10 +142,10 @@ def train_and_report(run: Run, *, resume: bool, as_json: bool = False) -> int:
             if bar is not None:
                 bar.__exit__()
     result.update(step=end.step, reason=end.reason)
-    if IS_MAIN:
-        report(run)
     if as_json:
         print_json(result)
+    if IS_MAIN:
+        report(run)
     if end.reason == "stopped":
         say(f"stopped at step {end.step:,}; go on with `latchwork train resume {run.path}`")
         return 130
@@ -188,10 +188,10 @@ def described(run: Run) -> str:
 
 
 def report(run: Run) -> None:
-    """Write the report, or say why there is none."""
+    """Write the report, or say why there is none: what has been trained or measured is there all the same."""
     try:
         say(f"report: {write_report(run)}")
-    except ImportError as error:
+    except (ImportError, ValueError, OSError) as error:
         say(f"no report: {error}")
 
 

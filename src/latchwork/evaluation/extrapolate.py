@@ -65,14 +65,16 @@ class Extrapolation:
         }
 
 
-def check_lengths(length: int, chunk: int, sequences: int) -> None:
-    """Refuse lengths that `extrapolate` cannot go."""
+def check_extent(length: int, chunk: int, sequences: int, seed: int) -> None:
+    """Refuse what `extrapolate` cannot measure."""
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1 step, got {chunk}")
     if length < chunk or length % chunk:
         raise ValueError(f"length must be a multiple of the chunk of {chunk} steps, got {length}")
     if sequences < 1:
         raise ValueError(f"sequences must be at least 1, got {sequences}")
+    if not 0 <= seed < 1 << 63:
+        raise ValueError(f"seed must be in 0 … 2^63 − 1, got {seed}")
 
 
 @torch.inference_mode()
@@ -87,7 +89,7 @@ def extrapolate(
     and the sequence goes on as if nothing had been asked. Memory does not grow with the length. Length has to be a
     multiple of the chunk.
     """
-    check_lengths(length, chunk, sequences)
+    check_extent(length, chunk, sequences, seed)
     result = Extrapolation(task.name, sequences, chunk, seed, Score(task.classes))
     device, state = device_of(model), None
     pieces = task.endless("evaluation", seed, range(sequences), chunk)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +77,8 @@ class Outcome:
 
 _SCORE = ("accuracy", "floor", "loss", "bits", "correct", "scored")
 _LENGTHS = ("length", "sequences", "chunk", "seed")
+_OPTIONAL = ("seed", "loss", "tokens_per_second", "peak_memory_mib")
+"""Numbers of an evaluation that need not be there."""
 
 
 def read_outcome(run: Run) -> Outcome:
@@ -84,7 +88,7 @@ def read_outcome(run: Run) -> Outcome:
     """
     records = list(run.records())
     validations = [(r["step"], _checked_validation(run, r)) for r in records if "validation" in r]
-    losses = [(r["step"], float(r["loss"])) for r in records if _is_number(r.get("loss"))]
+    losses = [(r["step"], float(r["loss"])) for r in records if is_number(r.get("loss"))]
     best, perfect = _replay(run, validations)
     updates = max((r["step"] for r in records), default=0)
     end = run.ended if isinstance(run.ended, str) else None
@@ -103,8 +107,8 @@ def read_outcome(run: Run) -> Outcome:
         end=end,
         evaluation=evaluation,
         notes=notes,
-        seconds=last["seconds"] if _is_number(last.get("seconds")) else None,
-        tokens=last["tokens"] if _is_number(last.get("tokens")) else None,
+        seconds=last["seconds"] if is_number(last.get("seconds")) else None,
+        tokens=last["tokens"] if is_number(last.get("tokens")) else None,
     )
 
 
@@ -126,6 +130,7 @@ def read_evaluation(run: Run) -> dict[str, Any] | None:
         _check_chunks(file, content)
         _check_numbers(file, content, ("sequences",))
     _check_numbers(file, content, ("bits",) if run.task.measure != "accuracy" else ())
+    _check_numbers(file, content, [name for name in _OPTIONAL if content.get(name) is not None])
     _check_score(file, content)
     return content
 
@@ -217,7 +222,7 @@ def _checked_validation(run: Run, record: dict[str, Any]) -> dict[str, Any]:
 
 def _check_score(file: Path, content: dict[str, Any], where: str = "") -> None:
     _check_numbers(file, content, ("correct", "scored", "floor"), where)
-    if not (0 <= content["correct"] <= content["scored"] and 0 <= content["floor"] <= 1):
+    if not (0 <= content["correct"] <= content["scored"] > 0 and 0 <= content["floor"] <= 1):
         raise RunError(f"{file} is damaged: {where}its counts do not fit together")
 
 
@@ -237,16 +242,17 @@ def _check_chunks(file: Path, content: dict[str, Any]) -> None:
 
 def _check_numbers(file: Path, content: dict[str, Any], names: Iterable[str], where: str = "") -> None:
     for name in names:
-        if not _is_number(content.get(name)):
-            raise RunError(f"{file} is damaged: {where}{name} is {content.get(name)!r} and no number")
+        if not is_number(content.get(name)):
+            raise RunError(f"{file} is damaged: {where}{name} is {reprlib.repr(content.get(name))} and no number")
 
 
 def _are_counts(values: list[Any]) -> bool:
     return all(isinstance(n, int) and n >= 0 for n in values)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+def is_number(value: Any) -> bool:
+    """Whether it is one that figures can be made of."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _share(figures: dict[str, Any]) -> float | None:

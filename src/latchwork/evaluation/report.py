@@ -5,14 +5,14 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from latchwork.chart import BLUE, GREY, ORANGE, blank, to_svg
 from latchwork.evaluation.groups import task_title
-from latchwork.evaluation.measure import percent
-from latchwork.evaluation.outcome import current_evaluation, lengths_shown
+from latchwork.evaluation.measure import percent, share_percent
+from latchwork.evaluation.outcome import Outcome, lengths_shown, read_outcome, worst_chunk
 from latchwork.evaluation.page import figures, page, table
 from latchwork.evaluation.states import run_states
 from latchwork.files import write_text
@@ -24,21 +24,19 @@ from latchwork.runs.run import Run
 def write_report(run: Run) -> Path:
     """Write ``report.html`` of a run from its metrics and, if there is one, its newest evaluation.
 
-    Raises: ImportError with what to install when matplotlib is missing.
+    Raises: ImportError with what to install when matplotlib is missing; RunError where the metrics are damaged.
     """
-    records = list(run.records())
-    evaluation, complaint = current_evaluation(run)
+    outcome = read_outcome(run)
+    evaluation = outcome.evaluation
     title = f"latchwork: {task_title(run.task)}"
     body = [
         f"<h1>{html.escape(title)}</h1>",
         f'<p class="sub">{html.escape(run.path.name)} · {_model_line(run)}</p>',
-        _figures(run, records, evaluation),
-        *([f"<p>{html.escape(complaint)}</p>"] if complaint else []),
+        _figures(outcome),
+        *(f"<p>{html.escape(note)}</p>" for note in outcome.notes),
     ]
-    validations = [(r["step"], r["validation"]) for r in records if "validation" in r]
-    losses = [(r["step"], r["loss"]) for r in records if "loss" in r]
-    if losses:
-        body += ["<h2>Learning curve</h2>", _learning_curve(run, losses, validations)]
+    if outcome.losses:
+        body += ["<h2>Learning curve</h2>", _learning_curve(outcome)]
     if evaluation and "chunks" in evaluation:
         body += ["<h2>Accuracy against length</h2>", _length_curve(evaluation), _length_table(evaluation)]
     if (run.path / "best.json").exists():
@@ -71,32 +69,31 @@ def _model_line(run: Run) -> str:
     return f"{run.count_parameters():,} parameters, {m.n_layers} layers of {units}, d_model {m.d_model}"
 
 
-def _figures(run: Run, records: Sequence[dict[str, Any]], evaluation: dict[str, Any] | None) -> str:
-    shown = []
-    scores = [r["validation"] for r in records if "validation" in r]
-    if scores and run.task.measure == "accuracy":
-        best = max(scores, key=lambda v: v["correct"])
-        shown.append((percent(best["correct"], best["scored"]), "validation accuracy"))
-    elif scores:
-        shown.append((f"{min(v['bits'] for v in scores):.3f}", "validation bits per byte"))
-    if records:
-        shown.append((f"{max(r['step'] for r in records):,}", "updates"))
-    if evaluation and "chunks" in evaluation:
-        worst = evaluation["worst_chunk"]
-        shown.append((percent(evaluation["correct"], evaluation["scored"]), f"over {evaluation['length']:,} steps"))
-        shown.append((percent(worst["correct"], worst["scored"]), "in the worst chunk"))
-        shown.append((f"{evaluation['floor']:.1%}", "floor: always the commonest label"))
-    elif evaluation and run.task.measure == "accuracy":
-        shown.append((percent(evaluation["correct"], evaluation["scored"]), "evaluation accuracy"))
+def _figures(outcome: Outcome) -> str:
+    shown, evaluation = [], outcome.evaluation
+    if outcome.best is not None:
+        best = outcome.best[1]
+        if outcome.has_accuracy:
+            shown.append((percent(best["correct"], best["scored"]), "validation accuracy"))
+        else:
+            shown.append((f"{best['bits']:.3f}", "validation bits per byte"))
+    if outcome.updates:
+        shown.append((f"{outcome.updates:,}", "updates"))
+    if evaluation and outcome.has_accuracy:
+        worst = worst_chunk(evaluation) if "chunks" in evaluation else None
+        over = f"over {evaluation['length']:,} steps" if worst else "evaluation accuracy"
+        shown.append((percent(evaluation["correct"], evaluation["scored"]), over))
+        shown += [(share_percent(worst[1]), "in the worst chunk")] if worst else []
         shown.append((f"{evaluation['floor']:.1%}", "floor: always the commonest label"))
     elif evaluation:
         shown.append((f"{evaluation['bits']:.3f}", "evaluation bits per byte"))
     return figures(shown)
 
 
-def _learning_curve(run: Run, losses: Sequence[tuple[int, float]], validations: Sequence[tuple[int, dict]]) -> str:
+def _learning_curve(outcome: Outcome) -> str:
+    validations = outcome.validations
     figure, axes = blank()
-    axes.plot(*zip(*losses, strict=True), color=GREY, linewidth=1, label="training loss")
+    axes.plot(*zip(*outcome.losses, strict=True), color=GREY, linewidth=1, label="training loss")
     steps = [step for step, _ in validations]
     if steps:
         axes.plot(
@@ -106,12 +103,12 @@ def _learning_curve(run: Run, losses: Sequence[tuple[int, float]], validations: 
     axes.set_ylabel("nats a scored step")
     axes.set_ylim(bottom=0)
     handles, labels = axes.get_legend_handles_labels()
-    if steps and run.task.measure == "accuracy":
+    if steps and outcome.has_accuracy:
         right = axes.twinx()
         right.spines["top"].set_visible(False)
         right.plot(
             steps,
-            [100 * v["accuracy"] for _, v in validations],
+            [100 * v["correct"] / v["scored"] for _, v in validations],
             color=ORANGE,
             marker="s",
             markersize=3,

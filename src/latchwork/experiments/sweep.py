@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from latchwork.evaluation.extrapolate import check_lengths
+from latchwork.evaluation.extrapolate import check_extent
 from latchwork.runs.run import Run
 from latchwork.runs.settings import SECTIONS, Settings, SettingsError, check_settings, merged, read_table
 
@@ -28,7 +28,12 @@ class Evaluation:
         for name, value in vars(self).items():
             if not isinstance(value, int) or isinstance(value, bool):
                 raise ValueError(f"{name} must be an integer, got {value!r}")
-        check_lengths(self.length, self.chunk, self.sequences)
+        check_extent(self.length, self.chunk, self.sequences, self.seed)
+
+    def differences(self, found: dict[str, Any]) -> list[str]:
+        """The fields in which an ``evaluation.json`` is not of this one; of what ends, all of it is read."""
+        names = vars(self) if "chunks" in found else ("seed",)
+        return [name for name in names if found.get(name) != getattr(self, name)]
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,8 @@ def read_sweep(file: Path, out: Path, changes: Settings | None = None) -> list[P
                 raise SettingsError(f"{file}, {name}: {error}") from None
             if name in runs:
                 raise SettingsError(f"{file}: two runs would be called {name}")
+            if same := [other for other, its in runs.items() if dataclasses.replace(its, path=run.path) == run]:
+                raise SettingsError(f"{file}: {same[0]} and {name} would be the same run twice")
             runs[name] = run
     if not runs:
         raise SettingsError(f"{file}: the list of grids is empty: there is no run")
@@ -82,12 +89,12 @@ def _axes(grid: Any, where: str, section: str = "") -> dict[str, Any]:
     axes: dict[str, Any] = {}
     for name, value in grid.items():
         key = section + name
-        if isinstance(value, dict):
-            axes |= _axes(value, where, f"{key}.")
-        elif value == []:
+        found = _axes(value, where, f"{key}.") if isinstance(value, dict) else {key: value}
+        if twice := sorted(axes.keys() & found.keys()):
+            raise SettingsError(f"{where}: grid key {twice[0]} is there twice")
+        if value == []:
             raise SettingsError(f"{where}: the list of grid key {key} is empty")
-        else:
-            axes[key] = value
+        axes |= found
     return axes
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from latchwork.evaluation.outcome import current_evaluation
 from latchwork.experiments.sweep import Evaluation, Planned
 from latchwork.runs.run import Run, RunError
 from latchwork.tasks import RegularTask
@@ -140,13 +140,8 @@ def _commands(run: Run, evaluation: Evaluation | None, threads: int) -> list[lis
 
 def _is_measured(run: Run, evaluation: Evaluation) -> bool:
     """Whether the best model has been measured like this."""
-    try:
-        found = json.loads((run.path / "evaluation.json").read_text("utf-8"))
-        wanted = vars(evaluation) if "chunks" in found else {"seed": evaluation.seed}
-        is_same = all(found[name] == value for name, value in wanted.items())
-        return is_same and found["checkpoint"] == run.best().path.name
-    except (OSError, ValueError, TypeError, KeyError):
-        return False
+    found, _ = current_evaluation(run)
+    return found is not None and not evaluation.differences(found) and "checkpoint" in found
 
 
 def _advance(job: _Job, threads: int, stop: Callable[[], bool]) -> Done | Failed | str | None:

@@ -9,6 +9,9 @@ from typing import Any, Literal
 
 from latchwork.fields import settle
 
+_MOST_SEQUENCES = 1 << 28
+"""The order of an epoch takes 8 bytes of memory a sequence."""
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -73,6 +76,9 @@ class Recipe:
         settle(self)
         for name in ("train_sequences", "validation_sequences", "epochs", "batch_size", "micro_batches"):
             _at_least(self, name, 1)
+        for name in ("train_sequences", "validation_sequences"):
+            if getattr(self, name) > _MOST_SEQUENCES:
+                raise ValueError(f"{name} must be at most {_MOST_SEQUENCES:,}, got {getattr(self, name):,}")
         if self.seed >= 1 << 63:
             raise ValueError(f"seed must be below 2^63, got {self.seed}")
         for name in ("seed", "warmup_steps", "workers"):

@@ -113,11 +113,14 @@ class Run:
             )
         fingerprint = self.task.fingerprint()
         self.path.mkdir(parents=True, exist_ok=True)
-        self._write_config(fingerprint)
+        with self.locked():
+            if (self.path / "config.json").exists():  # by a command that was started at the same time
+                raise RunError(f"{self.path} holds a run already, of another command; choose another folder")
+            self._write_config(fingerprint)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Refuse a run that another process is training: both would write its checkpoints."""
+        """Refuse a run that another process is creating or training: both would write its files."""
         try:
             with FileLock(self.path / "run.lock", timeout=0):
                 yield

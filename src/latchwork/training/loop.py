@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -248,6 +249,8 @@ class _Metrics:
         if self.lines is not None:
             self.lines.write(json.dumps({"step": step, **values}) + "\n")
             self.lines.flush()
+            if "loss" not in values:  # before the checkpoint that takes it for recorded
+                os.fsync(self.lines.fileno())
         if self.board is not None:
             for name, value in values.items():
                 scalars = value if isinstance(value, dict) else {name: value}

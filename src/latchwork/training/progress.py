@@ -73,8 +73,10 @@ class Progress:
         learner.restore(found, self.step)
         if learner.scaler.is_enabled():
             learner.scaler.load_state_dict(state["scaler"])
+        kept = [record for record in run.records() if record["step"] <= self.step and "end" not in record]
+        if not any(record["step"] == self.validated and "validation" in record for record in kept):
+            self.validated = 0  # its record is lost, so it is to be measured again where that is still possible
         if main:
-            kept = [record for record in run.records() if record["step"] <= self.step and "end" not in record]
             write_text(run.metrics, "".join(json.dumps(record) + "\n" for record in kept))
             if self.best_checkpoint is not None:  # it was killed, maybe, before it could say so
                 run.set_best(Checkpoint(run.checkpoints / self.best_checkpoint))

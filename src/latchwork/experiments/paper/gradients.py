@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from latchwork.evaluation.outcome import is_number
 from latchwork.evaluation.trace import trace
 from latchwork.models.architectures import CASCADE
 from latchwork.models.cascade_lm import CascadeLM
@@ -34,23 +36,52 @@ def _folders(out: Path) -> dict[str, Path]:
 
 
 def read_gradients(out: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """What has been measured, by model, and what stands in the way of reading more, by model."""
+    """What has been measured, by model, and what stands in the way of reading more, by model.
+
+    Figures of an earlier model of a run than its best one are left out.
+    """
     found, complaints = {}, {}
     for model, folder in _folders(out).items():
         try:
             content = json.loads((folder / FILE).read_text("utf-8"))
-            if not _has_decay(content):
+            if not _is_whole(content):
                 raise ValueError("it holds no gradients")
-            found[model] = content
+            if _is_of_the_best(content, folder):
+                found[model] = content
         except FileNotFoundError:
             continue
-        except ValueError as error:
+        except (ValueError, OSError, RecursionError) as error:
             complaints[model] = f"{folder / FILE} is damaged: {error}; remove it to measure again"
     return found, complaints
 
 
-def _has_decay(figures: Any) -> bool:
-    return isinstance(figures, dict) and isinstance(figures.get("decay"), list) and bool(figures["decay"])
+def _is_whole(figures: Any) -> bool:
+    """Whether a file holds all that a report shows of it."""
+    try:
+        decay, kept, layers = figures["decay"], figures.get("kept", []), figures.get("bounds", [])
+        logs = [[log for log in each["log10"] if log is not None] for each in decay]
+        shares = [share for each in kept for share in each["shares"]]
+        numbers = [*itertools.chain(*logs), *shares, *(each["length"] for each in (*decay, *kept))]
+        lists = [[layer[name] for name in _BOUNDS] for layer in layers]
+        numbers += itertools.chain(*itertools.chain(*lists))
+        rows = {len(each["log10"]) for each in decay}
+        is_even = len(rows) == 1 and 0 not in rows and all(len(set(map(len, of))) == 1 for of in lists)
+    except (TypeError, KeyError, AttributeError):
+        return False
+    return is_even and all(map(is_number, numbers)) and all(0 <= share <= 1 for share in shares)
+
+
+_BOUNDS = ("low", "high", "reached_low", "reached_high")
+"""Of a layer: a list each, a number a unit."""
+
+
+def _is_of_the_best(figures: dict[str, Any], folder: Path) -> bool:
+    """Whether they are of the model that is the run's best one now, as far as the files say."""
+    try:
+        best = json.loads((folder / "best.json").read_text("utf-8"))
+        return figures.get("checkpoint") in (None, best.get("checkpoint"))
+    except (OSError, ValueError, RecursionError, AttributeError):
+        return True
 
 
 def measure_gradients(
@@ -156,5 +187,10 @@ def _tokens(task: RegularTask, length: int) -> Tensor:
 
 
 def _finite(value: float) -> float | None:
-    """None for the logarithm of nothing."""
-    return value if np.isfinite(value) else None
+    """None for the logarithm of nothing.
+
+    Raises: OverflowError for what 64-bit floats cannot hold.
+    """
+    if np.isnan(value) or value == np.inf:
+        raise OverflowError("gradients grow within a chunk beyond what 64-bit floats can hold")
+    return value if value > -np.inf else None

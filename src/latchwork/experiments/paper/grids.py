@@ -11,7 +11,6 @@ from typing import Any, get_args
 
 from latchwork.evaluation.measure import share_percent
 from latchwork.evaluation.outcome import known_parameters
-from latchwork.evaluation.statistics import wilson
 from latchwork.experiments.paper.gradients import ROWS
 from latchwork.experiments.paper.plan import (
     ABLATION_TASKS,
@@ -24,6 +23,7 @@ from latchwork.experiments.paper.plan import (
     TableName,
 )
 from latchwork.experiments.paper.table import NOTHING, Result, Table, mean_accuracy, share_text
+from latchwork.experiments.sweep import Evaluation
 
 
 @dataclass(frozen=True)
@@ -85,12 +85,24 @@ def _beside_the_paper(table: Table) -> Grid:
         sizes = ", ".join(str(task.size) for task in chosen)
         entries = [Entry(sizes), Entry(_mean_percent(sum(floors) / len(floors) if floors else None))]
         for model in table.columns:
-            mean = mean_accuracy(table.get(task.key, model) for task in chosen)
+            results = {str(task.size): table.get(task.key, model) for task in chosen}
             theirs = PAPER_MAIN[printed].get(model) if printed else None
-            ours = _mean_percent(mean)
-            entries.append(Entry(ours if theirs is None else f"{ours} / {theirs}"))
+            mean = mean_accuracy(results.values())
+            text = _mean_percent(mean) if theirs is None else f"{_mean_percent(mean)} / {theirs}"
+            remarks = () if mean is None else _remarks_by_size(results, BUDGETS[table.plan.budget].evaluation)
+            entries.append(Entry(text, tuple(remarks)))
         grid.rows.append((title, entries))
     return grid
+
+
+def _remarks_by_size(results: dict[str, Result | None], usual: Evaluation) -> Iterator[str]:
+    """Each remark once, with the sizes that it is of where it is not of all."""
+    sizes: dict[str, list[str]] = {}
+    for size, result in results.items():
+        for remark in result.remarks(usual) if result else ():
+            sizes.setdefault(remark, []).append(size)
+    for remark, of in sizes.items():
+        yield remark if len(of) == len(results) else f"{', '.join(of)}: {remark}"
 
 
 def _mean_percent(share: float | None) -> str:
@@ -107,33 +119,33 @@ def _every_task(table: Table) -> Grid:
         "the seeds, and link their runs.",
         ("task", "floor", *table.columns.values()),
     )
-    longest = BUDGETS[table.plan.budget].evaluation.length
+    usual = BUDGETS[table.plan.budget].evaluation
     for row, title in table.plan.rows.items():
         results = {model: table.get(row, model) for model in table.columns}
         entries = [Entry(share_text(table.floor(row)))]
-        entries += [_measured(result, longest) for result in results.values()]
+        entries += [_measured(result, usual) for result in results.values()]
         grid.rows.append((title, entries))
     return grid
 
 
-def _measured(result: Result | None, longest: int) -> Entry:
+def _measured(result: Result | None, usual: Evaluation) -> Entry:
     if result is None:
         return Entry(NOTHING)
     text = NOTHING
     if result.accuracy is not None and result.worst is not None:
         text = f"{share_percent(result.accuracy)} ({share_percent(result.worst)})"
-    return Entry(text, tuple(result.remarks(longest)), _links(result))
+    return Entry(text, tuple(result.remarks(usual)), _links(result))
 
 
 def _ablation(table: Table) -> Grid:
-    longest = BUDGETS[table.plan.budget].ablation_evaluation.length
+    usual = BUDGETS[table.plan.budget].ablation_evaluation
     grid = Grid(
         "The ablation beside the paper's",
         "Seeds for which every validation answer was right at some time, with Wilson's 95% interval; after the "
         "stroke what the paper prints (of 10 seeds). Training ends with the first success. Below it the accuracy over "
-        f"sequences of {longest:,} steps, and in brackets that of the worst chunk of any seed. Sequences(4), right, "
-        "has five narrower layers, everything else two. The paper has no such column, and no row keep. Floor: what "
-        "always answering the commonest label of these sequences gives.",
+        f"sequences of {usual.length:,} steps, and in brackets that of the worst chunk of any seed. Sequences(4), "
+        "right, has five narrower layers, everything else two. The paper has no such column, and no row keep. Floor: "
+        "what always answering the commonest label of these sequences gives.",
         ("configuration", *table.columns.values()),
     )
     columns = [task.key for task in ABLATION_TASKS]
@@ -143,13 +155,11 @@ def _ablation(table: Table) -> Grid:
             result, place = table.get(row, column), columns.index(column)
             theirs = PAPER_ABLATION.get(row, ())
             printed = f" / {theirs[place]} of 10" if place < len(theirs) else ""
-            if result is None or not result.ended:
+            if result is None or (found := result.successes) is None:
                 entries.append(Entry(NOTHING + printed, () if result is None else ("running",)))
                 continue
-            summary = result.summary()
-            low, high = summary.success_interval or wilson(0, 1)
-            text = f"{summary.successes} of {len(result.ended)} [{low:.2f}, {high:.2f}]{printed}"
-            long = _measured(result, longest)
+            text = f"{found.count} of {len(result.ended)} [{found.low:.2f}, {found.high:.2f}]{printed}"
+            long = _measured(result, usual)
             entries.append(Entry(text, (long.text, *long.remarks), long.links))
         grid.rows.append((title, entries))
     grid.rows.append(("floor", [Entry(share_text(table.floor(column))) for column in table.columns]))
@@ -161,8 +171,8 @@ def _cost(table: Table) -> Grid:
         "Cost",
         "Body: parameters without embedding and head, of the smallest and the largest that was run. The rest are "
         "medians over the runs of the table that have ended: updates, tokens read in them, seconds that they took, and "
-        "tokens a second over the long sequences. Both depend on the machine, the threads of a run, and what else was "
-        "at work.",
+        "tokens a second over the long sequences, in which making them counts. Both depend on the machine, the threads "
+        "of a run, and what else was at work.",
         ("model", "body", "runs", "updates", "tokens, millions", "seconds", "tokens a second, reading"),
     )
     for model, title in table.columns.items():
@@ -213,7 +223,7 @@ def _power(logs: Sequence[float | None]) -> str:
     if not logs:
         return NOTHING
     middle = median(-math.inf if log is None else log for log in logs)
-    return "0" if middle == -math.inf else f"{10**middle:.3f}" if middle > -3 else f"10^{middle:.0f}"
+    return "0" if middle == -math.inf else f"{10**middle:.3f}" if -3 < middle < 3 else f"10^{middle:.0f}"
 
 
 def _middle(figures: Sequence[dict[str, Any]], name: str, scale: float = 1.0) -> str:
@@ -263,7 +273,9 @@ DIFFERENCES = (
     (
         "Budget",
         "The paper trains for up to 30 epochs. Under the small budget a baseline shows what it learns in a few "
-        "updates, fewer still where the clock stopped it, and not all that it could learn.",
+        "updates, fewer still where the clock stopped it, and not all that it could learn. Training ends with the "
+        "first validation in which every answer is right (but goes on under the small budget on Sequences of the main "
+        "table); what more updates would do to longer sequences is not seen then.",
     ),
     (
         "Accuracy",

@@ -16,8 +16,8 @@ from latchwork.experiments.paper.grids import DIFFERENCES, INTRODUCTION, Entry, 
 from latchwork.experiments.paper.plan import ABLATION_TASKS, MODELS, PAPER_ABLATION, BudgetName, TableName
 from latchwork.experiments.paper.table import Result, Table
 
-_LOWEST = -60
 _CODE = re.compile("`(.*?)`")
+_LOWEST = -60
 """Logarithm of the smallest gradient that the chart tells from nothing."""
 
 _STYLE = """
@@ -95,12 +95,12 @@ def _bars(found: Table) -> Iterator[str]:
             theirs = PAPER_ABLATION.get(name, ())
             if place < len(theirs):
                 axes.barh(i + 0.2, theirs[place] / 10, 0.36, color=GREY, label="paper")
-            if result and result.ended:
-                summary = result.summary()
-                share = (summary.successes or 0) / len(result.ended)
-                low, high = summary.success_interval or (share, share)
+            if result and (counted := result.successes):
+                share = counted.count / len(result.ended)
                 axes.barh(i - 0.2, share, 0.36, color=ORANGE if name == "keep" else BLUE)
-                axes.plot([low, high], [i - 0.2] * 2, color="#1c2733", linewidth=1, marker="|", markersize=6)
+                axes.plot(
+                    [counted.low, counted.high], [i - 0.2] * 2, color="#1c2733", linewidth=1, marker="|", markersize=6
+                )
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
         axes.set_xlim(0, 1.03)

@@ -13,9 +13,19 @@ from latchwork.evaluation.groups import Group
 from latchwork.evaluation.measure import share_percent
 from latchwork.evaluation.outcome import Outcome, read_outcome
 from latchwork.experiments.paper.plan import Cell, Plan
+from latchwork.experiments.sweep import Evaluation
 from latchwork.runs.run import Run
 
 NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Successes:
+    """How many runs succeeded in validation, and Wilson's interval of their share."""
+
+    count: int
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -68,19 +78,31 @@ class Result:
         """Runs that the clock has stopped."""
         return sum(outcome.end == "time" for outcome in self.ended)
 
+    @property
+    def successes(self) -> Successes | None:
+        """Of the runs that have ended; None where there are none."""
+        summary = self.summary()
+        if summary.successes is None or summary.success_interval is None:
+            return None
+        return Successes(summary.successes, *summary.success_interval)
+
     def summary(self) -> GroupSummary:
         """Successes in validation with Wilson's interval, medians with bootstrap intervals."""
         return sum_up(self.group)
 
-    def remarks(self, longest: int) -> list[str]:
-        """What a reader has to know besides the figure; `longest` is the length that goes without saying."""
+    def remarks(self, usual: Evaluation) -> list[str]:
+        """What a reader has to know besides the figure; how the budget measures goes without saying."""
         found = []
         if len(self.ended) < len(self.group.outcomes):
             found.append(f"{len(self.group.outcomes) - len(self.ended)} not ended")
         if self.stopped:
             found.append("stopped by the clock" if self.stopped == len(self.ended) else f"{self.stopped} by the clock")
-        if self.length is not None and self.length != longest:
+        if self.length is not None and self.length != usual.length:
             found.append(f"to {self.length:,} steps")
+        measured = [outcome.evaluation for outcome in self.measured if outcome.evaluation]
+        for name in ("sequences", "chunk", "seed"):
+            if values := sorted({each.get(name) for each in measured} - {getattr(usual, name)}, key=str):
+                found.append(f"measured with {name} {', '.join(map(str, values))}")
         if diverged := sum(outcome.end == "diverged" for outcome in self.ended):
             found.append(f"{diverged} diverged")
         if missing := sum(outcome.end != "diverged" and not _is_measured(outcome) for outcome in self.ended):
@@ -193,10 +215,9 @@ def main_text(result: Result | None) -> str:
 
 
 def ablation_text(result: Result | None) -> str:
-    summary = result.summary() if result else None
-    if summary is None or summary.successes is None:
+    if result is None or (found := result.successes) is None:
         return NOTHING if result is None else "running"
-    return f"{summary.successes} of {len(summary.group.ended)}"
+    return f"{found.count} of {len(result.ended)}"
 
 
 def mean_accuracy(results: Iterable[Result | None]) -> float | None:
