@@ -41,9 +41,10 @@ def settle(instance: Any) -> None:
 
     Raises: ValueError as `check_types`, and for integers that are too large for a number.
     """
+    cls: type = type(instance)
     values = {field.name: getattr(instance, field.name) for field in dataclasses.fields(instance)}
-    check_types(type(instance), values)
-    hints = _hints(type(instance))
+    check_types(cls, values)
+    hints = _hints(cls)
     for name, value in values.items():
         if isinstance(value, numbers.Integral) and not isinstance(value, bool) and float not in _parts(hints.get(name)):
             object.__setattr__(instance, name, int(value))
