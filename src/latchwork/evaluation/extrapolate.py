@@ -14,7 +14,7 @@ from torch import nn
 
 from latchwork.evaluation.measure import Score
 from latchwork.nn.mode import device_of, evaluating
-from latchwork.tasks.task import RegularTask
+from latchwork.tasks.task import RegularTask, check_seed
 
 
 @dataclass
@@ -73,8 +73,7 @@ def check_extent(length: int, chunk: int, sequences: int, seed: int) -> None:
         raise ValueError(f"length must be a multiple of the chunk of {chunk} steps, got {length}")
     if sequences < 1:
         raise ValueError(f"sequences must be at least 1, got {sequences}")
-    if not 0 <= seed < 1 << 63:
-        raise ValueError(f"seed must be in 0 … 2^63 − 1, got {seed}")
+    check_seed(seed)
 
 
 @torch.inference_mode()

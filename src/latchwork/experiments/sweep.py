@@ -30,10 +30,10 @@ class Evaluation:
                 raise ValueError(f"{name} must be an integer, got {value!r}")
         check_extent(self.length, self.chunk, self.sequences, self.seed)
 
-    def differences(self, found: dict[str, Any]) -> list[str]:
-        """The fields in which an ``evaluation.json`` is not of this one; of what ends, all of it is read."""
+    def matches(self, found: dict[str, Any]) -> bool:
+        """Whether an ``evaluation.json`` is of this one; of what ends, all of it is read."""
         names = vars(self) if "chunks" in found else ("seed",)
-        return [name for name in names if found.get(name) != getattr(self, name)]
+        return all(found.get(name) == getattr(self, name) for name in names)
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,9 @@ def read_sweep(file: Path, out: Path, changes: Settings | None = None) -> list[P
                 raise SettingsError(f"{file}, {name}: {error}") from None
             if name in runs:
                 raise SettingsError(f"{file}: two runs would be called {name}")
-            if same := [other for other, its in runs.items() if dataclasses.replace(its, path=run.path) == run]:
-                raise SettingsError(f"{file}: {same[0]} and {name} would be the same run twice")
+            for other, its in runs.items():
+                if (its.task, its.model, its.recipe) == (run.task, run.model, run.recipe):
+                    raise SettingsError(f"{file}: {other} and {name} would be the same run twice")
             runs[name] = run
     if not runs:
         raise SettingsError(f"{file}: the list of grids is empty: there is no run")

@@ -141,7 +141,7 @@ def _commands(run: Run, evaluation: Evaluation | None, threads: int) -> list[lis
 def _is_measured(run: Run, evaluation: Evaluation) -> bool:
     """Whether the best model has been measured like this."""
     found, _ = current_evaluation(run)
-    return found is not None and not evaluation.differences(found) and "checkpoint" in found
+    return found is not None and evaluation.matches(found) and "checkpoint" in found
 
 
 def _advance(job: _Job, threads: int, stop: Callable[[], bool]) -> Done | Failed | str | None:

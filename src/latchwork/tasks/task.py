@@ -221,11 +221,16 @@ def sample_lengths(keys: chance.Words, lengths: tuple[int, int]) -> IntArray:
     return shortest + chance.below(chance.words(chance.derive(keys, 0), 0, 1)[:, 0], longest - shortest + 1)
 
 
+def check_seed(seed: int) -> None:
+    """Refuse a seed that samples cannot be drawn from."""
+    if not 0 <= seed < 1 << 63:
+        raise ValueError(f"seed must be in 0 … 2^63 − 1, got {seed}")
+
+
 def sample_keys(split: Split, seed: int, samples: Sequence[int] | IntArray) -> chance.Words:
     """The generators of samples of a split, [N]."""
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
-    if not 0 <= seed < 1 << 63:
-        raise ValueError(f"seed must be in 0 … 2^63 − 1, got {seed}")
+    check_seed(seed)
     root = chance.derive(chance.derive(np.uint64(0), seed), SPLITS.index(split))
     return chance.derive(root, np.asarray(samples, dtype=np.int64))
