@@ -91,6 +91,7 @@ def test_the_paper_budget_is_the_paper_s():
         (40, True, "basic", "asymmetric"),
         (90, True, "basic", "asymmetric"),
         (40, True, "basic", "keep"),
+        (40, False, "basic", "keep"),
     ]
     assert list(PAPER_ABLATION) == list(CONFIGURATIONS)[:5]
 

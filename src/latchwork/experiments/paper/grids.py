@@ -144,8 +144,8 @@ def _ablation(table: Table) -> Grid:
         "Seeds for which every validation answer was right at some time, with Wilson's 95% interval; after the "
         "stroke what the paper prints (of 10 seeds). Training ends with the first success. Below it the accuracy over "
         f"sequences of {usual.length:,} steps, and in brackets that of the worst chunk of any seed. Sequences(4), "
-        "right, has five narrower layers, everything else two. The paper has no such column, and no row keep. Floor: "
-        "what always answering the commonest label of these sequences gives.",
+        "right, has five narrower layers, everything else two. The paper has no such column, and no rows with keep. "
+        "Floor: what always answering the commonest label of these sequences gives.",
         ("configuration", *table.columns.values()),
     )
     columns = [task.key for task in ABLATION_TASKS]

@@ -97,7 +97,7 @@ def _bars(found: Table) -> Iterator[str]:
                 axes.barh(i + 0.2, theirs[place] / 10, 0.36, color=GREY, label="paper")
             if result and (counted := result.successes):
                 share = counted.count / len(result.ended)
-                axes.barh(i - 0.2, share, 0.36, color=ORANGE if name == "keep" else BLUE)
+                axes.barh(i - 0.2, share, 0.36, color=BLUE if name in PAPER_ABLATION else ORANGE)
                 axes.plot(
                     [counted.low, counted.high], [i - 0.2] * 2, color="#1c2733", linewidth=1, marker="|", markersize=6
                 )

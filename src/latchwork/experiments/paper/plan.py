@@ -108,8 +108,9 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "asymmetric": ("40 units, gate, basic", {"init": "asymmetric"}),
     "asymmetric-90": ("90 units, gate, basic", {"n_units": 90, "init": "asymmetric"}),
     "keep": ("40 units, gate, basic", {"init": "keep"}),
+    "keep-no-gate": ("40 units, no gate, basic", {"output_gate": False, "init": "keep"}),
 }
-"""Rows of the ablation: units, output gate and convolution, then the fields. The paper has all but the last one."""
+"""Rows of the ablation: units, output gate and convolution, then the fields. The paper has all but the last two."""
 
 
 @dataclass(frozen=True)
