@@ -231,6 +231,21 @@ def test_cells_say_what_a_reader_has_to_know(tiny, tmp_path):
     assert [name for name, _ in entry.links] == ["0", "1", "2"]
 
 
+def test_the_ablation_says_how_far_off_the_seeds_were_that_failed(tiny, tmp_path):
+    """One answer wrong counts as little as all: a reader sees which it was."""
+    asked = plan.plan("ablation", tmp_path, "small", tasks=["latching-512"], models=["small_init"], seeds=4)
+    for planned, end, wrong in zip(
+        asked.runs, ("perfect", "finished", "time", None), ((3, 0), (3, 1, 2), (4,), (2,)), strict=True
+    ):
+        made(planned.run, end, wrong)
+    table = read_table(asked)
+    (grid,) = grids_of(table)
+    entry = grid.rows[0][1][0]
+    assert entry.text == "1 of 3 [0.06, 0.79] / 10 of 10"
+    assert entry.remarks == ("wrong: 1, 4", "75.0% (50.0%)", "1 not ended", "1 by the clock")
+    assert table.to_dict(tmp_path)["cells"][0]["misses"] == [1, 4]
+
+
 def test_figures_that_were_measured_in_another_way_say_so_in_both_tables(tiny, tmp_path):
     asked = plan.plan("main", tmp_path, "small", tasks=["latching-4", "latching-16"], models=["cascade"], seeds=1)
     for planned in asked.runs:
@@ -281,10 +296,13 @@ def test_a_row_beside_the_paper_s_has_the_sizes_of_the_budget_or_else_what_was_r
     }
 
 
-def made(run: Run, end: str | None) -> None:
+def made(run: Run, end: str | None, wrong: tuple[int, ...] = (0,)) -> None:
+    """A run as training leaves it, with so many of 4 answers wrong in each of its validations."""
     run.create()
-    figures = {"accuracy": 1.0, "floor": 0.5, "loss": 0.1, "bits": 0.1, "correct": 4, "scored": 4}
-    lines = [{"step": 4, "validation": figures}, *([{"step": 4, "end": end}] if end else [])]
+    shared = {"floor": 0.5, "loss": 0.1, "bits": 0.1, "scored": 4}
+    figures = [{"accuracy": 1 - count / 4, "correct": 4 - count, **shared} for count in wrong]
+    lines: list[dict] = [{"step": 4 * i, "validation": each} for i, each in enumerate(figures, 1)]
+    lines += [{"step": 4 * len(wrong), "end": end}] if end else []
     run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     (run.path / "evaluation.json").write_text(evaluation(2048), "utf-8")
 

@@ -142,10 +142,11 @@ def _ablation(table: Table) -> Grid:
     grid = Grid(
         "The ablation beside the paper's",
         "Seeds for which every validation answer was right at some time, with Wilson's 95% interval; after the "
-        "stroke what the paper prints (of 10 seeds). Training ends with the first success. Below it the accuracy over "
-        f"sequences of {usual.length:,} steps, and in brackets that of the worst chunk of any seed. Sequences(4), "
-        "right, has five narrower layers, everything else two. The paper has no such column, and no rows with keep. "
-        "Floor: what always answering the commonest label of these sequences gives.",
+        "stroke what the paper prints (of 10 seeds). Training ends with the first success. Below it how many answers "
+        "seeds that failed got wrong in the best of their validations (InductionHeads asks one a sequence, the others "
+        f"one a step), then the accuracy over sequences of {usual.length:,} steps, and in brackets that of the worst "
+        "chunk of any seed. Sequences(4), right, has five narrower layers, everything else two. The paper has no such "
+        "column, and no rows with keep. Floor: what always answering the commonest label of these sequences gives.",
         ("configuration", *table.columns.values()),
     )
     columns = [task.key for task in ABLATION_TASKS]
@@ -160,7 +161,8 @@ def _ablation(table: Table) -> Grid:
                 continue
             text = f"{found.count} of {len(result.ended)} [{found.low:.2f}, {found.high:.2f}]{printed}"
             long = _measured(result, usual)
-            entries.append(Entry(text, (long.text, *long.remarks), long.links))
+            missed = (f"wrong: {', '.join(f'{count:,}' for count in result.misses)}",) if result.misses else ()
+            entries.append(Entry(text, (*missed, long.text, *long.remarks), long.links))
         grid.rows.append((title, entries))
     grid.rows.append(("floor", [Entry(share_text(table.floor(column))) for column in table.columns]))
     return grid

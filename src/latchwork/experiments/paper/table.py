@@ -86,6 +86,12 @@ class Result:
             return None
         return Successes(summary.successes, *summary.success_interval)
 
+    @property
+    def misses(self) -> list[int]:
+        """Of each run that ended without a success, the fewest wrong answers in any of its validations."""
+        wrong = [[v["scored"] - v["correct"] for _, v in o.validations] for o in self.ended if o.perfect is None]
+        return [min(counts) for counts in wrong if counts]
+
     def summary(self) -> GroupSummary:
         """Successes in validation with Wilson's interval, medians with bootstrap intervals."""
         return sum_up(self.group)
@@ -122,6 +128,7 @@ class Result:
             "worst_chunk": self.worst,
             "floor": self.floor,
             "validation": self.validation,
+            "misses": self.misses,
             "length": self.length,
             "stopped_by_the_clock": self.stopped,
         }
