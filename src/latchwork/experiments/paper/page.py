@@ -23,7 +23,8 @@ _LOWEST = -60
 _STYLE = """
 body { max-width: 90rem; }
 h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; font-weight: 600; }
-.wide { overflow-x: auto; } .wide table { white-space: nowrap; } td { vertical-align: top; }
+.wide { overflow-x: auto; } .wide table { white-space: nowrap; } .wide small { white-space: normal; max-width: 19em; }
+td { vertical-align: top; }
 td small { display: block; color: #5b6b7b; font-size: .8rem; } td small a { margin-right: .35rem; }
 .explained { color: #5b6b7b; font-size: .85rem; max-width: 60rem; }
 .legend { display: flex; flex-wrap: wrap; gap: .1rem 1.5rem; margin: .3rem 0; }
