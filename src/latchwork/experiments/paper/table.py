@@ -88,9 +88,9 @@ class Result:
 
     @property
     def misses(self) -> list[int]:
-        """Of each run that ended without a success, the fewest wrong answers in any of its validations."""
-        wrong = [[v["scored"] - v["correct"] for _, v in o.validations] for o in self.ended if o.perfect is None]
-        return [min(counts) for counts in wrong if counts]
+        """Wrong validation answers of the kept model of each run that ended without a success: of no model fewer."""
+        kept = [outcome.best[1] for outcome in self.ended if outcome.best and outcome.perfect is None]
+        return [figures["scored"] - figures["correct"] for figures in kept]
 
     def summary(self) -> GroupSummary:
         """Successes in validation with Wilson's interval, medians with bootstrap intervals."""
